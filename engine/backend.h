@@ -1,0 +1,170 @@
+#pragma once
+// The seam: what a device must be able to do. One abstract class; engine/cpu/ and engine/cuda/ implement it.
+//
+// Nothing below this line knows autograd, allocates result tensors or infers shapes: the op above has checked shapes,
+// dtypes and devices, has allocated the outputs, and hands over views. A kernel never fails except for lack of
+// scratch memory.
+//
+// Arithmetic: f16 operands are widened to f32, computed, and rounded once on the way out; sums of f16 and f32 are
+// accumulated in f32 (or better), sums of integers in i64.
+
+#include <cstdint>
+
+#include "engine/dtype.h"
+#include "engine/shape.h"
+#include "engine/storage.h"
+
+namespace halfgrad {
+
+/// Raw strided memory: element (i, j, ...) is at data + (i*strides[0] + j*strides[1] + ...) elements. Strides may be 0.
+/// `data == nullptr` marks an operand that is absent.
+struct View {
+  void* data = nullptr;
+  DType dtype = f32;
+  Shape shape;
+  Strides strides;
+
+  explicit operator bool() const { return data != nullptr; }
+  std::int64_t numel() const { return shape.numel(); }
+  template <class T> T* as() const { return static_cast<T*>(data); }
+};
+
+enum class ReduceOp : int { sum, prod, max, min, any, all };
+enum class Extremum : int { max, min };
+enum class Distribution : int { uniform, normal, bernoulli };
+
+/// Geometry of a 2-d convolution, as in torch.nn.Conv2d; [0] is for rows (height), [1] for columns (width).
+struct Conv2dGeometry {
+  std::int64_t stride[2] = {1, 1};
+  std::int64_t padding[2] = {0, 0};
+  std::int64_t dilation[2] = {1, 1};
+  std::int64_t groups = 1;
+};
+
+/// Geometry of a pooling window. For average pooling count_include_pad says whether padding counts in the divisor.
+struct PoolGeometry {
+  std::int64_t kernel[2] = {1, 1};
+  std::int64_t stride[2] = {1, 1};
+  std::int64_t padding[2] = {0, 0};
+  std::int64_t dilation[2] = {1, 1};
+  bool count_include_pad = true;
+  bool adaptive = false;  ///< average windows [floor(i*in/out), ceil((i+1)*in/out)); kernel, stride and padding unused
+};
+
+/// One optimizer update of one parameter. All views are dense and of equal numel, in the same element order.
+/// The gradient is read in its own dtype and multiplied by grad_scale (1/loss scale times the clip factor) in f32; the
+/// update is applied to `master` and the rounded result written to `param`. When the parameter is its own master
+/// (f32, f64), `master` and `param` are the same memory.
+struct OptimizerStep {
+  View param;      ///< the model's parameter, f16, f32 or f64
+  View master;     ///< f32 (f64 for an f64 parameter)
+  View grad;       ///< any float dtype
+  double grad_scale = 1;
+  double lr = 0;
+  double weight_decay = 0;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual Device device() const = 0;
+  virtual Allocator& allocator() = 0;
+
+  // --- elementwise: every view already has the output's shape (stride 0 where broadcast) ------------------------------
+  // `op` is a position in UnaryOps / BinaryOps of engine/ops/elementwise_ops.h, `params` the op's constants; arithmetic
+  // is done in `compute` (f32, f64 or i64).
+  virtual void unary(int op, const double* params, DType compute, const View& y, const View& x) = 0;
+  /// dx = gradient of unary; x or y is absent when the op does not need it.
+  virtual void unary_backward(int op, const double* params, const View& dx, const View& dy, const View& x,
+                              const View& y) = 0;
+  virtual void binary(int op, DType compute, const View& y, const View& a, const View& b) = 0;
+  /// da and db (either may be absent) in the output's shape; a, b, y are absent when the op does not need them.
+  virtual void binary_backward(int op, const View& da, const View& db, const View& dy, const View& a, const View& b,
+                               const View& y) = 0;
+  /// y = condition ? a : b
+  virtual void select(const View& y, const View& condition, const View& a, const View& b) = 0;
+  /// Copies with conversion: one rounding, from src's dtype to dst's. Floats become integers by truncation, saturating
+  /// (NaN becomes 0); anything becomes bool as `!= 0`.
+  virtual void copy(const View& dst, const View& src) = 0;
+
+  // --- reductions: y has x's rank, with size 1 where reduced --------------------------------------------------------
+  /// y = scale * reduce(x). NaN wins max and min. `any` and `all` write bool.
+  virtual void reduce(ReduceOp op, const View& y, const View& x, double scale = 1) = 0;
+  /// y (i64, size 1 along dim) = position of the first extremum of x along dim; a NaN counts as the extremum.
+  virtual void arg_reduce(Extremum op, const View& y, const View& x, int dim) = 0;
+  virtual void cumsum(const View& y, const View& x, int dim, bool reverse) = 0;
+
+  // --- linear algebra -------------------------------------------------------------------------------------------------
+  /// c[b] = a[b] x b[b] + bias: a [B, M, K], b [B, K, N], c [B, M, N], bias [N] or absent; any strides. a, b, c and bias
+  /// share a float dtype.
+  virtual void gemm(const View& c, const View& a, const View& b, const View& bias) = 0;
+  /// x [N, C, H, W], w [O, C/groups, R, S], y [N, O, OH, OW], bias [O] or absent; any strides.
+  virtual void conv2d(const View& y, const View& x, const View& w, const View& bias, const Conv2dGeometry&) = 0;
+  virtual void conv2d_backward_input(const View& dx, const View& dy, const View& w, const Conv2dGeometry&) = 0;
+  virtual void conv2d_backward_weight(const View& dw, const View& x, const View& dy, const Conv2dGeometry&) = 0;
+
+  // --- pooling: x [N, C, H, W], y [N, C, OH, OW] -----------------------------------------------------------------------
+  /// index (i64, y's shape): position h*W + w of each maximum in its plane, the first on a tie; a NaN wins.
+  virtual void max_pool2d(const View& y, const View& index, const View& x, const PoolGeometry&) = 0;
+  virtual void max_pool2d_backward(const View& dx, const View& dy, const View& index) = 0;
+  virtual void avg_pool2d(const View& y, const View& x, const PoolGeometry&) = 0;
+  virtual void avg_pool2d_backward(const View& dx, const View& dy, const PoolGeometry&) = 0;
+
+  // --- normalisation ----------------------------------------------------------------------------------------------------
+  /// x, y [N, C, S] (S: all other positions); mean, rstd [C] f32 (f64 for f64 x); weight, bias [C] or absent.
+  /// Writes mean and rstd = 1/sqrt(biased variance + eps) of the batch, and y.
+  virtual void batch_norm(const View& y, const View& mean, const View& rstd, const View& x, const View& weight,
+                          const View& bias, double eps) = 0;
+  /// y = (x - mean) * rstd * weight + bias with given statistics (evaluation).
+  virtual void normalize_channels(const View& y, const View& x, const View& mean, const View& rstd, const View& weight,
+                                  const View& bias) = 0;
+  /// dx, dweight [C], dbias [C] (each may be absent). `training`: mean and rstd depended on x.
+  virtual void batch_norm_backward(const View& dx, const View& dweight, const View& dbias, const View& dy,
+                                   const View& x, const View& mean, const View& rstd, const View& weight,
+                                   bool training) = 0;
+  /// x, y [R, C] normalised along C; mean, rstd [R] f32 (f64 for f64 x); weight, bias [C] or absent.
+  virtual void layer_norm(const View& y, const View& mean, const View& rstd, const View& x, const View& weight,
+                          const View& bias, double eps) = 0;
+  virtual void layer_norm_backward(const View& dx, const View& dweight, const View& dbias, const View& dy,
+                                   const View& x, const View& mean, const View& rstd, const View& weight) = 0;
+
+  // --- softmax along dim; log: log_softmax ------------------------------------------------------------------------------
+  virtual void softmax(const View& y, const View& x, int dim, bool log) = 0;
+  virtual void softmax_backward(const View& dx, const View& dy, const View& y, int dim, bool log) = 0;
+
+  // --- indexing: index is i64 and within range ---------------------------------------------------------------------------
+  /// y[i][j][k] = x[index[i][j][k]][j][k] for dim 0, and so on; y and index share a shape.
+  virtual void gather(const View& y, const View& x, const View& index, int dim) = 0;
+  /// y[index[i][j][k]][j][k] += src[i][j][k] for dim 0, in a fixed order.
+  virtual void scatter_add(const View& y, const View& index, const View& src, int dim) = 0;
+  /// y[..., i, ...] = x[..., index[i], ...]; index is 1-d.
+  virtual void index_select(const View& y, const View& x, const View& index, int dim) = 0;
+  /// y[..., index[i], ...] += src[..., i, ...], in a fixed order.
+  virtual void index_add(const View& y, const View& index, const View& src, int dim) = 0;
+
+  // --- random numbers: element i (row-major) uses Philox counter offset + i/4, lane i%4 -----------------------------------
+  /// uniform in [a, b), normal with mean a and deviation b, bernoulli: 1 with probability a.
+  virtual void random(Distribution kind, const View& y, double a, double b, std::uint64_t seed,
+                      std::uint64_t offset) = 0;
+
+  // --- optimizers ---------------------------------------------------------------------------------------------------------
+  /// stats (f64, [2]): stats[0] += sum of squares of g, stats[1] += number of elements that are not finite.
+  virtual void grad_stats(const View& stats, const View& g) = 0;
+  /// momentum_buffer absent when momentum == 0; `first`: the buffer holds nothing yet.
+  virtual void sgd_step(const OptimizerStep&, const View& momentum_buffer, double momentum, double dampening,
+                        bool nesterov, bool first) = 0;
+  /// decoupled: AdamW. step counts from 1.
+  virtual void adam_step(const OptimizerStep&, const View& exp_avg, const View& exp_avg_sq, double beta1, double beta2,
+                         double eps, std::int64_t step, bool decoupled) = 0;
+  /// momentum_buffer absent when momentum == 0.
+  virtual void rmsprop_step(const OptimizerStep&, const View& square_avg, const View& momentum_buffer, double alpha,
+                            double eps, double momentum) = 0;
+
+  /// Waits until everything asked for so far is done (a no-op on a CPU).
+  virtual void synchronize() = 0;
+};
+
+/// The backend of a device; throws Error when the device is not there.
+Backend& backend_for(Device device);
+
+}  // namespace halfgrad

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+
+namespace halfgrad {
+
+/// Where a tensor's memory lives: `Device::cpu()` or `Device::cuda(index)`.
+struct Device {
+  enum class Kind { cpu, cuda };
+  Kind kind = Kind::cpu;
+  int index = 0;
+
+  static constexpr Device cpu() { return {}; }
+  static constexpr Device cuda(int index = 0) { return {Kind::cuda, index}; }
+  constexpr bool is_cpu() const { return kind == Kind::cpu; }
+  friend constexpr bool operator==(const Device&, const Device&) = default;
+  std::string str() const { return is_cpu() ? "cpu" : "cuda:" + std::to_string(index); }
+};
+
+/// "cpu", "cuda" or "cuda:N"; throws Error for anything else.
+Device parse_device(const std::string& text);
+
+}  // namespace halfgrad

@@ -1,0 +1,30 @@
+#pragma once
+// Every failure that a caller can cause or cure is an Error whose text names the op or the file, says what was found,
+// what was expected and what to do about it.
+
+#include <fmt/core.h>
+
+#include <stdexcept>
+#include <string>
+
+namespace halfgrad {
+
+class Error : public std::runtime_error {
+ public:
+  explicit Error(const std::string& message) : std::runtime_error(message) {}
+};
+
+/// Throws Error with the formatted text: `fail("matmul: ... {} ...", x)`.
+template <class... Args>
+[[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) {
+  throw Error(fmt::format(format, std::forward<Args>(args)...));
+}
+
+/// Throws Error with the formatted text unless `condition` holds.
+template <class... Args>
+void check(bool condition, fmt::format_string<Args...> format, Args&&... args) {
+  if (!condition) [[unlikely]]
+    fail(format, std::forward<Args>(args)...);
+}
+
+}  // namespace halfgrad

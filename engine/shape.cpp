@@ -1,0 +1,101 @@
+#include "engine/shape.h"
+
+#include <fmt/format.h>
+
+#include "engine/error.h"
+
+namespace halfgrad {
+
+std::int64_t* Shape::allocate(std::size_t n) {
+  if (n <= kInline) {
+    heap_.reset();
+  } else if (n > size_ || !heap_) {
+    heap_ = std::make_unique<std::int64_t[]>(n);
+  }
+  size_ = n;
+  return data();
+}
+
+void Shape::insert(std::size_t at, std::int64_t value) {
+  Shape grown;
+  std::int64_t* out = grown.allocate(size_ + 1);
+  std::copy_n(begin(), at, out);
+  out[at] = value;
+  std::copy(begin() + at, end(), out + at + 1);
+  *this = std::move(grown);
+}
+
+void Shape::erase(std::size_t at) {
+  Shape shrunk;
+  std::int64_t* out = shrunk.allocate(size_ - 1);
+  std::copy_n(begin(), at, out);
+  std::copy(begin() + at + 1, end(), out + at);
+  *this = std::move(shrunk);
+}
+
+std::string Shape::str() const { return fmt::format("[{}]", fmt::join(begin(), end(), ", ")); }
+
+Strides contiguous_strides(const Shape& shape) {
+  Strides strides(shape.size(), 1);
+  for (int d = shape.rank() - 2; d >= 0; --d) strides[d] = strides[d + 1] * std::max<std::int64_t>(shape[d + 1], 1);
+  return strides;
+}
+
+Shape broadcast_shapes(const Shape& a, const Shape& b, const char* op) {
+  Shape out(std::max(a.size(), b.size()), 1);
+  for (std::size_t i = 0; i < out.size(); ++i) {  // i counts from the last dimension
+    const std::int64_t x = i < a.size() ? a[a.size() - 1 - i] : 1;
+    const std::int64_t y = i < b.size() ? b[b.size() - 1 - i] : 1;
+    check(x == y || x == 1 || y == 1,
+          "{}: shapes {} and {} do not broadcast: counted from the last, dimension {} is {} against {}; sizes must be "
+          "equal or 1",
+          op, a.str(), b.str(), i + 1, x, y);
+    out[out.size() - 1 - i] = x == 1 ? y : x;
+  }
+  return out;
+}
+
+int normalize_dim(std::int64_t dim, int rank, const char* op) {
+  const int span = std::max(rank, 1);  // a scalar has one addressable dimension, as in PyTorch
+  check(dim >= -span && dim < span, "{}: dimension {} is out of range for a tensor of rank {}: expected [{}, {}]", op,
+        dim, rank, -span, span - 1);
+  return static_cast<int>(dim < 0 ? dim + span : dim);
+}
+
+Shape normalize_dims(const Shape& dims, int rank, const char* op) {
+  Shape out;
+  if (dims.empty()) {
+    for (int d = 0; d < rank; ++d) out.push_back(d);
+    return out;
+  }
+  for (std::int64_t dim : dims) {
+    const int d = normalize_dim(dim, rank, op);
+    check(std::find(out.begin(), out.end(), d) == out.end(), "{}: dimension {} is named twice in {}", op, d,
+          dims.str());
+    if (rank > 0) out.push_back(d);
+  }
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+Shape reduced_shape(const Shape& shape, const Shape& dims, bool keepdim) {
+  Shape out;
+  for (int d = 0; d < shape.rank(); ++d) {
+    const bool reduced = std::find(dims.begin(), dims.end(), d) != dims.end();
+    if (!reduced) out.push_back(shape[d]);
+    else if (keepdim) out.push_back(1);
+  }
+  return out;
+}
+
+Strides broadcast_strides(const Shape& shape, const Strides& strides, const Shape& target) {
+  Strides out(target.size(), 0);
+  const std::size_t lead = target.size() - shape.size();
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    if (shape[d] == target[lead + d]) out[lead + d] = strides[d];
+    // else shape[d] is 1 and the stride stays 0
+  }
+  return out;
+}
+
+}  // namespace halfgrad
