@@ -1,0 +1,44 @@
+#pragma once
+// What convolutions and pools share: two numbers, for height and width, and how often a window fits.
+
+#include <algorithm>
+#include <cstdint>
+
+#include "engine/error.h"
+
+namespace halfgrad {
+
+/// A number for height and one for width; a single number stands for both: `.stride = 2`, `.padding = {1,
+/// 0}`.
+struct Pair {
+  std::int64_t h = 0;
+  std::int64_t w = 0;
+
+  Pair() = default;
+  Pair(std::int64_t both) : h(both), w(both) {}
+  Pair(std::int64_t height, std::int64_t width) : h(height), w(width) {}
+  std::int64_t operator[](int axis) const { return axis == 0 ? h : w; }
+};
+
+namespace detail {
+
+/// At how many positions a window fits: floor((size + 2*padding - dilation*(kernel - 1) - 1) / stride) + 1.
+/// Throws Error naming `op` when a number makes no sense or the window fits nowhere.
+inline std::int64_t window_positions(const char* op, std::int64_t size, std::int64_t kernel,
+                                     std::int64_t stride, std::int64_t padding, std::int64_t dilation) {
+  constexpr std::int64_t limit = INT32_MAX;  // so that nothing below overflows
+  check(kernel >= 1 && stride >= 1 && dilation >= 1 && padding >= 0 &&
+            std::max({size, kernel, stride, dilation, padding}) <= limit,
+        "{}: kernel {}, stride {} and dilation {} must be at least 1, padding {} at least 0, and each at "
+        "most {}",
+        op, kernel, stride, dilation, padding, limit);
+  const std::int64_t padded = size + 2 * padding, extent = dilation * (kernel - 1) + 1;
+  check(extent <= padded,
+        "{}: the kernel covers {} positions but the input has {} with its padding: use a smaller kernel or "
+        "more padding",
+        op, extent, padded);
+  return (padded - extent) / stride + 1;
+}
+
+}  // namespace detail
+}  // namespace halfgrad
