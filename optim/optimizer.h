@@ -1,0 +1,145 @@
+#pragma once
+// Optimizer: changes parameters along their gradients, and keeps the fp32 master weights of mixed precision.
+//
+// Why masters: a half has 11 significant bits. An update smaller than half the spacing of halves around w
+// leaves w - lr*g rounded right back to w: training stands still although no gradient is zero. So the weight
+// that is trained is an f32 copy, the *master*, in which small updates add up; the f16 *parameter*, which the
+// model computes with, is the master rounded. For one parameter, step() is a single pass over memory:
+//
+//   param.grad (f16) --widen--> * grad_scale --> update of master and state (f32) --round to nearest even-->
+//   param (f16)
+//
+// grad_scale undoes the loss scale and applies the clip factor. A parameter in f32 or f64 is its own master.
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/tensor.h"
+
+namespace halfgrad::optim {
+
+/// All that belongs to one parameter. It stays with the parameter through freezing, re-grouping, to_fp16 and
+/// to_fp32.
+struct Entry {
+  Tensor param;
+  Tensor master;  ///< row-major f32, or the same tensor as `param` when there is none
+  std::map<std::string, Tensor>
+      state;               ///< "momentum_buffer", "exp_avg", ... in the master's shape; f64 for f64, else f32
+  std::int64_t steps = 0;  ///< updates so far
+  std::int64_t flat_offset =
+      -1;  ///< where the master begins in the group's flat_master; -1 when it is not there
+
+  bool has_master() const { return !master.is_same(param); }
+};
+
+/// Parameters that share their hyperparameters, which schedules change between steps.
+struct ParamGroup {
+  std::vector<Entry> entries;
+  double lr = 0;
+  double weight_decay = 0;
+  double momentum = 0;    ///< of SGD and RMSprop; beta1 of Adam
+  double beta2 = 0;       ///< of Adam; alpha of RMSprop
+  bool trainable = true;  ///< a frozen group is left alone by step()
+  Tensor flat_master;     ///< 1-d f32: the group's masters, each at a multiple of 64 bytes; undefined unless
+                          ///< use_masters(true)
+  std::map<std::string, Tensor> flat_state;  ///< laid out as flat_master
+};
+
+/// What a caller says about a group; what is left out comes from the options of the optimizer.
+struct GroupSpec {
+  Tensors params;
+  std::optional<double> lr, weight_decay, momentum, beta2;
+  bool trainable = true;
+};
+
+/// About the gradients as they are: of the scaled loss, before grad_scale.
+struct GradStats {
+  double sum_of_squares = 0;
+  std::int64_t non_finite = 0;  ///< elements that are inf or NaN
+};
+
+/// What a checkpoint keeps of an optimizer; parameters are numbered through all groups. "3.exp_avg" and
+/// "3.master" are tensors, "3.steps", "group.0.lr" and the like numbers. Masters are there only where a
+/// parameter has one.
+struct OptimizerState {
+  std::map<std::string, Tensor> tensors;
+  std::map<std::string, double> numbers;
+};
+
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+  Optimizer(const Optimizer&) = delete;
+  Optimizer& operator=(const Optimizer&) = delete;
+
+  /// Updates every parameter that has a gradient, in the groups that are trainable. The others are not
+  /// touched: neither weight decay nor momentum moves them, and their state and step count stay.
+  void step(double grad_scale = 1);
+  /// Drops all gradients. Their memory goes back to the allocator's cache, from where the next backward takes
+  /// it again, and a parameter that the next batch does not reach has no gradient rather than one of zeros,
+  /// so that step() leaves it alone. `set_to_none = false` fills with zeros instead.
+  void zero_grad(bool set_to_none = true);
+
+  /// One per group, of the gradients that step() would use. The sums add up to the global ones.
+  std::vector<GradStats> grad_stats_by_group() const;
+  GradStats grad_stats() const;
+
+  std::vector<ParamGroup>& groups() { return groups_; }
+  const std::vector<ParamGroup>& groups() const { return groups_; }
+  /// Deals the parameters into other groups. Masters and state follow their parameters; those of a parameter
+  /// that is in no group any more are dropped.
+  void regroup(const std::vector<GroupSpec>& specs);
+  /// For all groups.
+  void set_lr(double lr);
+
+  // --- masters ---
+  /// Gives an f32 master to each f16 parameter that is trained and has none, made from its present value;
+  /// masters that exist stay as they are, so a second call changes nothing. `flat` puts the masters of a
+  /// group, and their state, into one contiguous vector each; the numbers are the same bits in both layouts.
+  void use_masters(bool flat = false);
+  /// Gives each parameter the full precision of its master, which then is the parameter. State is kept.
+  void drop_masters();
+  /// After the parameters were changed by other means than step(), such as load_state_dict: master = param.
+  void sync_masters_from_params();
+  /// After the masters were changed by hand, such as by weight clamping: param = rounded master.
+  void sync_params_from_masters();
+
+  /// Copies of everything, so that later steps do not change what was taken.
+  OptimizerState state_dict() const;
+  /// The counterpart. Throws Error, before anything has changed, when the state belongs to other parameters.
+  /// A master in the state becomes the master of an f16 parameter, or the value of an f32 one; where the
+  /// state has none and the parameter does, the master is made from the parameter.
+  void load_state_dict(const OptimizerState& state);
+
+ protected:
+  /// Throws Error for a parameter that is listed twice, is no leaf or not floating, and when there is none at
+  /// all. `defaults` has no entries; it holds the hyperparameters that the specs leave out.
+  Optimizer(std::string name, ParamGroup defaults, const std::vector<GroupSpec>& specs);
+
+  /// One call of the seam: updates one parameter (`work` says which memory) with its group's hyperparameters.
+  virtual void update(const ParamGroup& group, Entry& entry, const OptimizerStep& work) = 0;
+
+  /// The state tensor of that name; a new one is zero.
+  View state(Entry& entry, const std::string& name);
+
+ private:
+  ParamGroup make_group(const GroupSpec& spec) const;
+  void step_entry(ParamGroup& group, Entry& entry, double grad_scale);
+  void lay_out(ParamGroup& group);
+
+  std::string name_;
+  ParamGroup defaults_;
+  std::vector<ParamGroup> groups_;
+  bool masters_ = false;  // use_masters() was called
+  bool flat_ = false;
+};
+
+/// Makes the optimizer of a Learner once the model's layer groups are known.
+using OptimizerFactory = std::function<std::unique_ptr<Optimizer>(const std::vector<GroupSpec>&)>;
+
+}  // namespace halfgrad::optim

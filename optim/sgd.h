@@ -1,0 +1,35 @@
+#pragma once
+// Stochastic gradient descent, as torch.optim.SGD.
+
+#include "optim/optimizer.h"
+
+namespace halfgrad::optim {
+
+struct SGDOptions {
+  double lr = 1e-3;
+  double momentum = 0;
+  double dampening = 0;
+  double weight_decay = 0;
+  bool nesterov = false;
+};
+
+///   g   = grad + weight_decay * w
+///   buf = momentum * buf + (1 - dampening) * g      (the first time: buf = g)
+///   w   = w - lr * (nesterov ? g + momentum * buf : buf)
+/// Without momentum, w - lr * g.
+class SGD : public Optimizer {
+ public:
+  explicit SGD(const std::vector<GroupSpec>& groups, SGDOptions options = {});
+  explicit SGD(const Tensors& params, SGDOptions options = {});
+
+ protected:
+  void update(const ParamGroup& group, Entry& entry, const OptimizerStep& work) override;
+
+ private:
+  double dampening_;
+  bool nesterov_;
+};
+
+OptimizerFactory sgd(SGDOptions options = {});
+
+}  // namespace halfgrad::optim
