@@ -53,7 +53,7 @@ struct ParamGroup {
 /// What a caller says about a group; what is left out comes from the options of the optimizer.
 struct GroupSpec {
   Tensors params;
-  std::optional<double> lr, weight_decay, momentum, beta2;
+  std::optional<double> lr = {}, weight_decay = {}, momentum = {}, beta2 = {};
   bool trainable = true;
 };
 
@@ -80,6 +80,8 @@ class Optimizer {
   /// Updates every parameter that has a gradient, in the groups that are trainable. The others are not
   /// touched: neither weight decay nor momentum moves them, and their state and step count stay.
   void step(double grad_scale = 1);
+  /// The same with a grad_scale for each group.
+  void step(const std::vector<double>& grad_scale_by_group);
   /// Drops all gradients. Their memory goes back to the allocator's cache, from where the next backward takes
   /// it again, and a parameter that the next batch does not reach has no gradient rather than one of zeros,
   /// so that step() leaves it alone. `set_to_none = false` fills with zeros instead.

@@ -1,0 +1,74 @@
+#pragma once
+// What the training loop tells, and lets change: the state of a run, and the callbacks that it calls at each
+// event. The loop itself is Learner::fit in learner.cpp.
+
+#include <cstdint>
+#include <exception>
+#include <vector>
+
+#include "engine/tensor.h"
+
+namespace halfgrad {
+
+class Learner;
+
+/// What callbacks read and write. The flags say what the loop leaves out; they are false again at each batch.
+struct TrainingState {
+  // where the run is
+  int epoch = 0;
+  int n_epochs = 0;
+  std::int64_t iteration = 0;  ///< training batches since fit began
+  std::int64_t num_batch = 0;  ///< training batches since the epoch began
+  bool train = false;          ///< false in validation and prediction
+
+  // the batch
+  Tensors last_input = {};   ///< what the model is given
+  Tensors last_target = {};  ///< what the loss compares with
+  Tensor last_output = {};
+  Tensor last_loss = {};   ///< never scaled
+  double smooth_loss = 0;  ///< average of the training losses, recent ones weighing more
+  /// The validation loss, then the metrics, of the last validation; empty before.
+  std::vector<double> last_metrics = {};
+
+  // what mixed precision and clipping do to the numbers on their way; all 1 in plain training, and again at
+  // each batch
+  double loss_scale = 1;  ///< backward differentiates last_loss times this
+  /// One per parameter group: the optimizer step multiplies gradients by it. Clip factor / loss_scale.
+  std::vector<double> grad_scale = {};
+
+  bool skip_bwd = false;   ///< no backward for this batch
+  bool skip_step = false;  ///< no optimizer step
+  bool skip_zero = false;  ///< keep the gradients: the next batch adds to them
+  bool stop_epoch = false;
+  bool stop_training = false;  ///< after this epoch
+  bool skip_validate = false;  ///< for all of the run
+};
+
+/// Every hook may read and change `learn.state`; an exception from one ends the run, after on_train_end.
+class Callback {
+ public:
+  virtual ~Callback() = default;
+
+  /// Lower runs first, equal ones in the order in which they were added. Trackers -20, Recorder -10,
+  /// MixedPrecision 999.
+  virtual int order() const { return 0; }
+
+  virtual void on_train_begin(Learner&) {}
+  virtual void on_epoch_begin(Learner&) {}
+  /// May replace last_input and last_target. Like on_loss_begin and on_batch_end it also fires in validation
+  /// and prediction, with train == false.
+  virtual void on_batch_begin(Learner&) {}
+  /// The model has run: may replace last_output.
+  virtual void on_loss_begin(Learner&) {}
+  /// The loss is known: may replace last_loss.
+  virtual void on_backward_begin(Learner&) {}
+  virtual void on_backward_end(Learner&) {}
+  /// Fires also when the step was skipped.
+  virtual void on_step_end(Learner&) {}
+  virtual void on_batch_end(Learner&) {}
+  virtual void on_epoch_end(Learner&) {}
+  /// Always the last event of a run; `error` is what ended it early, or null.
+  virtual void on_train_end(Learner&, std::exception_ptr /*error*/) {}
+};
+
+}  // namespace halfgrad

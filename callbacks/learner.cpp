@@ -1,0 +1,223 @@
+#include "callbacks/learner.h"
+
+#include <algorithm>
+
+#include "callbacks/finite_loss.h"
+#include "callbacks/progress.h"
+#include "engine/ops/elementwise.h"
+#include "engine/ops/join.h"
+
+namespace halfgrad {
+
+// --- the training loop
+// -----------------------------------------------------------------------------------------------
+
+void Learner::fit(int epochs, std::optional<LearningRates> lr, std::optional<double> wd) {
+  check(epochs >= 0, "fit: {} epochs; the number must not be negative", epochs);
+  set_rates(lr ? *lr : options_.lr.value_or(default_lr_), wd ? *wd : options_.wd.value_or(default_wd_));
+  state = TrainingState{.n_epochs = epochs};
+  smoother_ = Smoother();
+  std::exception_ptr error;
+  try {
+    fire(&Callback::on_train_begin);
+    for (; state.epoch < state.n_epochs && !state.stop_training; ++state.epoch) {
+      train_epoch();
+      if (!state.skip_validate) validate();
+      fire(&Callback::on_epoch_end);
+    }
+  } catch (...) {
+    error = std::current_exception();
+  }
+  end_run(error);
+}
+
+void Learner::train_epoch() {
+  model_.train();
+  state.train = true;
+  state.num_batch = 0;
+  fire(&Callback::on_epoch_begin);
+  for (const data::Batch& batch : data_.train) {
+    train_batch(batch);
+    ++state.iteration;
+    ++state.num_batch;
+    if (state.stop_epoch) break;
+  }
+}
+
+void Learner::train_batch(const data::Batch& batch) {
+  forward(batch);
+  state.last_loss = loss();
+  state.smooth_loss = smoother_.add(state.last_loss.item());
+  fire(&Callback::on_backward_begin);
+  if (!state.skip_bwd) (state.last_loss * state.loss_scale).backward();
+  fire(&Callback::on_backward_end);
+  if (!state.skip_step) optimizer_->step(state.grad_scale);
+  fire(&Callback::on_step_end);
+  if (!state.skip_zero) optimizer_->zero_grad();
+  fire(&Callback::on_batch_end);
+}
+
+void Learner::forward(const data::Batch& batch) {
+  const Device device = optimizer_->groups().front().entries.front().param.device();
+  const auto on_device = [&](Tensors tensors) {
+    for (Tensor& x : tensors) x = x.to(device);
+    return tensors;
+  };
+  state.last_input = on_device(batch.inputs);
+  state.last_target = on_device(batch.targets);
+  state.loss_scale = 1;
+  state.grad_scale.assign(optimizer_->groups().size(), 1.0);
+  state.skip_bwd = state.skip_step = state.skip_zero = state.stop_epoch = false;
+  fire(&Callback::on_batch_begin);
+  state.last_output = model_(state.last_input);
+  fire(&Callback::on_loss_begin);
+}
+
+Tensor Learner::loss() const {
+  check(state.last_target.size() == 1,
+        "Learner: the batch has {} targets, but a loss compares the output with one",
+        state.last_target.size());
+  return loss_(state.last_output, state.last_target.front());
+}
+
+namespace {
+/// While one lives, the model is in eval mode and nothing is recorded.
+struct Evaluating {
+  explicit Evaluating(Learner& learn) : learn(learn) {
+    learn.model().eval();
+    learn.state.train = false;
+  }
+  ~Evaluating() {
+    learn.model().train(model_was_training);
+    learn.state.train = train_before;
+  }
+  Learner& learn;
+  bool model_was_training = learn.model().is_training();
+  bool train_before = learn.state.train;
+  NoGrad no_grad;
+};
+}  // namespace
+
+std::vector<double> Learner::validate() { return validate(data_.valid); }
+
+std::vector<double> Learner::validate(data::DataLoader& loader) {
+  Evaluating guard(*this);
+  MetricAverages averages(options_.metrics);
+  for (const data::Batch& batch : loader) {
+    forward(batch);
+    state.last_loss = loss();
+    averages.add(state.last_loss.item(), state.last_output, state.last_target.front());
+    fire(&Callback::on_batch_end);
+    if (state.stop_epoch) break;
+  }
+  return state.last_metrics = averages.values();
+}
+
+// --- what a run begins and ends with
+// ---------------------------------------------------------------------------------
+
+void Learner::set_rates(const LearningRates& lr, double wd) {
+  check(wd >= 0, "fit: weight decay {} must not be negative", wd);
+  std::vector<optim::ParamGroup>& groups = optimizer_->groups();
+  const std::vector<double> rates = lr.for_groups(groups.size());
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    groups[i].lr = rates[i];
+    groups[i].weight_decay = wd;
+  }
+}
+
+void Learner::end_run(std::exception_ptr error) {
+  optimizer_->zero_grad();
+  for (const CallbackPtr& callback : std::vector(callbacks_)) {
+    try {
+      callback->on_train_end(*this, error);
+    } catch (...) {
+      if (!error) error = std::current_exception();
+    }
+  }
+  if (error) std::rethrow_exception(error);
+}
+
+void Learner::fire(void (Callback::*event)(Learner&)) {
+  // A copy of the list, since a callback may add or remove callbacks.
+  for (const CallbackPtr& callback : std::vector(callbacks_)) (callback.get()->*event)(*this);
+}
+
+// --- the rest
+// --------------------------------------------------------------------------------------------------------
+
+Learner::Learner(data::Data data, nn::Module& model, LossFn loss, LearnerOptions options)
+    : data_(std::move(data)),
+      model_(model),
+      loss_(std::move(loss)),
+      options_(std::move(options)),
+      optimizer_(options_.opt({{.params = model.parameters()}})),
+      recorder_(std::make_shared<Recorder>()) {
+  check(static_cast<bool>(loss_), "Learner: the loss is an empty function");
+  default_lr_ = optimizer_->groups().front().lr;
+  default_wd_ = optimizer_->groups().front().weight_decay;
+  add(recorder_);
+  add(std::make_shared<FiniteLoss>());
+  if (!options_.silent) add(std::make_shared<Progress>());
+  for (const CallbackPtr& callback : options_.callbacks) add(callback);
+}
+
+void Learner::add(CallbackPtr callback) {
+  check(callback != nullptr, "Learner::add: the callback is null");
+  const auto later = [](int order, const CallbackPtr& other) { return order < other->order(); };
+  callbacks_.insert(std::upper_bound(callbacks_.begin(), callbacks_.end(), callback->order(), later),
+                    callback);
+}
+
+void Learner::remove(const CallbackPtr& callback) { std::erase(callbacks_, callback); }
+
+void Learner::fit_one_cycle(int epochs, LearningRates max_lr, const OneCycleOptions& options,
+                            std::optional<double> wd) {
+  const auto schedule = std::make_shared<OneCycle>(max_lr.for_groups(optimizer_->groups().size()), options);
+  struct WhileRunning {
+    WhileRunning(Learner& learn, CallbackPtr callback) : learn(learn), callback(callback) {
+      learn.add(callback);
+    }
+    ~WhileRunning() { learn.remove(callback); }
+    Learner& learn;
+    CallbackPtr callback;
+  } guard(*this, schedule);
+  fit(epochs, max_lr, wd);
+}
+
+Tensor Learner::predict(const Tensor& input) {
+  Evaluating guard(*this);
+  forward({.inputs = {input}, .targets = {}});
+  return state.last_output;
+}
+
+std::pair<Tensor, Tensor> Learner::get_preds() {
+  Evaluating guard(*this);
+  Tensors outputs, targets;
+  for (const data::Batch& batch : data_.valid) {
+    forward(batch);
+    outputs.push_back(state.last_output);
+    if (!state.last_target.empty()) targets.push_back(state.last_target.front());
+  }
+  check(!outputs.empty(), "get_preds: there is no validation data");
+  return {cat(outputs), targets.empty() ? Tensor() : cat(targets)};
+}
+
+Learner& Learner::to_fp16(const MixedPrecisionOptions& options) {
+  const auto precision = std::make_shared<MixedPrecision>(options);  // throws before anything has changed
+  to_fp32();
+  precision->convert(*this);
+  add(mixed_precision_ = precision);
+  return *this;
+}
+
+Learner& Learner::to_fp32() {
+  if (!mixed_precision_) return *this;
+  optimizer_->drop_masters();
+  model_.to(f32);
+  remove(mixed_precision_);
+  mixed_precision_.reset();
+  return *this;
+}
+
+}  // namespace halfgrad
