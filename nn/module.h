@@ -146,6 +146,6 @@ class Module {
 /// in evaluation mode on zeros of the given shape, batch dimension included, and changes nothing.
 std::string summary(Module& model, const Shape& input_shape);
 /// The same on given inputs, for models that read integers or several tensors.
-std::string summary(Module& model, const Tensors& inputs);
+std::string summary_with(Module& model, const Tensors& inputs);
 
 }  // namespace halfgrad::nn

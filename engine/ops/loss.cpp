@@ -1,0 +1,178 @@
+#include "engine/ops/loss.h"
+
+#include "engine/ops/elementwise.h"
+#include "engine/ops/index.h"
+#include "engine/ops/reduce.h"
+#include "engine/ops/softmax.h"
+
+namespace halfgrad {
+
+namespace {
+
+std::string described(const Tensor& x) { return fmt::format("{} {}", name_of(x.dtype()), x.shape().str()); }
+
+Tensor widened(const Tensor& x) { return x.dtype() == f16 ? cast(x, f32) : x; }
+
+Tensor reduced(const Tensor& loss, Reduction reduction) {
+  switch (reduction) {
+    case Reduction::mean:
+      return mean(loss);
+    case Reduction::sum:
+      return sum(loss);
+    case Reduction::none:
+      return loss;
+  }
+  fail("loss: reduction {} is none of mean, sum and none", static_cast<int>(reduction));
+}
+
+// --- of classes
+// --------------------------------------------------------------------------------------------------------
+
+void check_scores(const char* op, const Tensor& scores) {
+  check(is_floating(scores.dtype()) && scores.rank() >= 2, "{}: the input is {}, expected floats [N, C, ...]",
+        op, described(scores));
+}
+
+void check_classes(const char* op, const Tensor& target, const Tensor& scores, std::int64_t ignore_index) {
+  Shape expected = scores.shape();
+  expected.erase(1);
+  check(target.dtype() == i64 && target.shape() == expected,
+        "{}: the target is {}, but an input {} goes with class indices i64 {}", op, described(target),
+        scores.shape().str(), expected.str());
+  if (!target.device().is_cpu()) return;  // reading them would stall a GPU; there gather() sees to it
+  for (const std::int64_t index : target.to_vector<std::int64_t>())
+    check(index == ignore_index || (index >= 0 && index < scores.size(1)),
+          "{}: the target holds {}, expected classes 0 to {}, or {} to ignore a position", op, index,
+          scores.size(1) - 1, ignore_index);
+}
+
+// The weights as they multiply `scores` [N, C, *]: [C, 1, ...], in its dtype.
+Tensor class_weights(const char* op, const Tensor& weight, const Tensor& scores) {
+  check(is_floating(weight.dtype()) && weight.shape() == Shape{scores.size(1)},
+        "{}: weight is {}, expected one float for each of the {} classes", op, described(weight),
+        scores.size(1));
+  Shape shape(static_cast<std::size_t>(scores.rank() - 1), 1);
+  shape[0] = scores.size(1);
+  return cast(weight, scores.dtype()).reshape(shape);
+}
+
+// log_p [N, C, *] in f32 or f64, target checked.
+Tensor nll(const Tensor& log_p, const Tensor& target, const Tensor& weight, double smoothing,
+           std::int64_t ignore_index, Reduction reduction) {
+  const Tensor ignored = target == ignore_index;
+  const Tensor index = where(ignored, 0, target);  // any class will do where it is ignored
+  Tensor loss = -gather(log_p, 1, index.unsqueeze(1)).squeeze(1);
+  Tensor share;  // what a position counts in the mean
+  if (weight.defined()) {
+    share = index_select(weight.flatten(), 0, index.flatten()).reshape(target.shape());
+    loss = loss * share;
+  } else {
+    share = ones(target.shape(), log_p.dtype(), log_p.device());
+  }
+  if (smoothing > 0) {
+    const Tensor spread = -sum(weight.defined() ? log_p * weight : log_p, {1});
+    loss = (1 - smoothing) * loss + smoothing / static_cast<double>(log_p.size(1)) * spread;
+  }
+  loss = where(ignored, 0, loss);
+  if (reduction != Reduction::mean) return reduced(loss, reduction);
+  return sum(loss) / sum(where(ignored, 0, share));
+}
+
+// The same with a probability for every class in place of an index.
+Tensor soft_nll(const Tensor& log_p, const Tensor& target, const Tensor& weight, double smoothing,
+                Reduction reduction) {
+  Tensor p = cast(target, log_p.dtype());
+  if (smoothing > 0) p = (1 - smoothing) * p + smoothing / static_cast<double>(log_p.size(1));
+  return reduced(-sum(weight.defined() ? p * log_p * weight : p * log_p, {1}), reduction);
+}
+
+// --- of elements
+// -------------------------------------------------------------------------------------------------------
+
+// Output and target as they are computed with, and the dtype of the result.
+struct Operands {
+  Tensor output, target;
+  DType dtype;
+};
+
+Operands operands(const char* op, const Tensor& output, const Tensor& target) {
+  check(is_floating(output.dtype()) && is_floating(target.dtype()) && output.shape() == target.shape(),
+        "{}: output is {} and target {}, expected floats of equal shape", op, described(output),
+        described(target));
+  return {widened(output), widened(target), promote(output.dtype(), target.dtype())};
+}
+
+Tensor element_weights(const char* op, const char* name, const Tensor& weight, const Tensor& output) {
+  check(is_floating(weight.dtype()) && broadcast_shapes(weight.shape(), output.shape(), op) == output.shape(),
+        "{}: {} is {}, expected floats that broadcast to {}", op, name, described(weight),
+        output.shape().str());
+  return cast(weight, output.dtype());
+}
+
+}  // namespace
+
+Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntropyOptions& options) {
+  static constexpr const char* op = "cross_entropy";
+  check_scores(op, logits);
+  check(options.label_smoothing >= 0 && options.label_smoothing <= 1,
+        "{}: label_smoothing is {}, expected 0 to 1", op, options.label_smoothing);
+  const bool soft = is_floating(target.dtype()) && target.shape() == logits.shape();
+  check(soft || !is_floating(target.dtype()),
+        "{}: the target is {}, but probabilities need the input's shape {}, and class indices are i64", op,
+        described(target), logits.shape().str());
+  if (!soft) check_classes(op, target, logits, options.ignore_index);
+  const Tensor log_p = log_softmax(widened(logits), 1);
+  const Tensor weight = options.weight.defined() ? class_weights(op, options.weight, log_p) : Tensor();
+  const Tensor loss =
+      soft ? soft_nll(log_p, target, weight, options.label_smoothing, options.reduction)
+           : nll(log_p, target, weight, options.label_smoothing, options.ignore_index, options.reduction);
+  return cast(loss, logits.dtype());
+}
+
+Tensor nll_loss(const Tensor& log_probabilities, const Tensor& target, const NllOptions& options) {
+  static constexpr const char* op = "nll_loss";
+  check_scores(op, log_probabilities);
+  check_classes(op, target, log_probabilities, options.ignore_index);
+  const Tensor log_p = widened(log_probabilities);
+  const Tensor weight = options.weight.defined() ? class_weights(op, options.weight, log_p) : Tensor();
+  return cast(nll(log_p, target, weight, 0, options.ignore_index, options.reduction),
+              log_probabilities.dtype());
+}
+
+Tensor mse_loss(const Tensor& output, const Tensor& target, const ElementLossOptions& options) {
+  const auto [x, t, dtype] = operands("mse_loss", output, target);
+  return cast(reduced(square(x - t), options.reduction), dtype);
+}
+
+Tensor l1_loss(const Tensor& output, const Tensor& target, const ElementLossOptions& options) {
+  const auto [x, t, dtype] = operands("l1_loss", output, target);
+  return cast(reduced(abs(x - t), options.reduction), dtype);
+}
+
+Tensor smooth_l1_loss(const Tensor& output, const Tensor& target, const SmoothL1Options& options) {
+  const double beta = options.beta;
+  check(beta >= 0, "smooth_l1_loss: beta is {}, expected 0 or more", beta);
+  if (beta == 0) return l1_loss(output, target, {.reduction = options.reduction});
+  const auto [x, t, dtype] = operands("smooth_l1_loss", output, target);
+  const Tensor d = abs(x - t);
+  return cast(reduced(where(d < beta, square(d) * (0.5 / beta), d - 0.5 * beta), options.reduction), dtype);
+}
+
+Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& target,
+                                        const BceOptions& options) {
+  static constexpr const char* op = "binary_cross_entropy_with_logits";
+  const auto [x, t, dtype] = operands(op, logits, target);
+  // -log(sigmoid(x)) = softplus(-x), and -log(1 - sigmoid(x)) = x + softplus(-x)
+  const Tensor negative = softplus(-x);
+  Tensor loss = (1 - t) * x;
+  if (options.pos_weight.defined()) {
+    const Tensor pos_weight = element_weights(op, "pos_weight", options.pos_weight, x);
+    loss = loss + ((pos_weight - 1) * t + 1) * negative;
+  } else {
+    loss = loss + negative;
+  }
+  if (options.weight.defined()) loss = loss * element_weights(op, "weight", options.weight, x);
+  return cast(reduced(loss, options.reduction), dtype);
+}
+
+}  // namespace halfgrad

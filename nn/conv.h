@@ -1,0 +1,29 @@
+#pragma once
+
+#include "engine/ops/conv.h"
+#include "nn/module.h"
+
+namespace halfgrad::nn {
+
+struct Conv2dOptions {
+  Pair stride = 1;
+  Pair padding = 0;
+  Pair dilation = 1;
+  std::int64_t groups = 1;
+  bool bias = true;
+};
+
+/// x [N, in_channels, H, W] -> [N, out_channels, OH, OW], see conv2d().
+class Conv2d : public Module {
+ public:
+  Conv2d(std::int64_t in_channels, std::int64_t out_channels, Pair kernel, const Conv2dOptions& options = {});
+  Tensor forward(const Tensor& x) override;
+  void visit(Visitor& v) override;
+  std::string extra_repr() const override;
+
+  halfgrad::Conv2dOptions options;
+  Tensor weight;  ///< [out_channels, in_channels / groups, kernel.h, kernel.w]
+  Tensor bias;    ///< [out_channels], or undefined
+};
+
+}  // namespace halfgrad::nn
