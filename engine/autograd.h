@@ -21,7 +21,7 @@
 namespace halfgrad {
 
 /// A step of the graph, with exactly one output. Leaves that require a gradient have a node too: it adds to their grad.
-struct Node {
+struct Node : std::enable_shared_from_this<Node> {
   const char* name = "";
   std::uint64_t sequence = 0;                 ///< grows in the order of recording; backward runs from high to low
   std::vector<std::shared_ptr<Node>> inputs;  ///< one per input; null where no gradient is wanted
@@ -74,6 +74,9 @@ template <class F>
 Tensor record(const char* name, Tensor y, std::initializer_list<Tensor> inputs, F gradient);
 template <class F>
 Tensor record(const char* name, Tensor y, const Tensors& inputs, F gradient);
+
+/// Throws Error unless x may be changed in place now: not while recording, when it requires a gradient.
+void check_in_place(const Tensor& x, const char* op);
 
 /// The sum of `grad` over the dimensions along which `shape` was broadcast: the gradient of an expand.
 Tensor sum_to_shape(const Tensor& grad, const Shape& shape);

@@ -14,7 +14,8 @@ struct Device {
   static constexpr Device cuda(int index = 0) { return {Kind::cuda, index}; }
   constexpr bool is_cpu() const { return kind == Kind::cpu; }
   friend constexpr bool operator==(const Device&, const Device&) = default;
-  std::string str() const { return is_cpu() ? "cpu" : "cuda:" + std::to_string(index); }
+  /// "cpu" or "cuda:N"
+  std::string str() const;
 };
 
 /// "cpu", "cuda" or "cuda:N"; throws Error for anything else.

@@ -98,7 +98,7 @@ namespace detail {
 
 // Nearest half, ties to even; infinity from 65520 on.
 [[gnu::always_inline]] constexpr uint16_t integer_to_half_bits(std::integral auto value) {
-  const auto wrapped = static_cast<uint64_t>(value);
+  const auto wrapped = static_cast<uint64_t>(value);  // NOLINT(bugprone-signed-char-misuse): keeps the sign
   const bool negative = value < decltype(value){};
   const uint64_t significand = negative ? 0 - wrapped : wrapped;  // right for INT64_MIN as well
   if (significand == 0) return 0;

@@ -112,7 +112,7 @@ struct NormalPair {
 // sqrt(2 log(2^32)) = 6.66. The smallest u is far above the subnormal floats, and at u = 1 both are 0.
 //
 // Logarithm and sine are short polynomials of our own, because those of the C library and of CUDA differ
-// in their last bits. The error of a result is below 1e-6.
+// in their last bits. The error of a result is below 1e-6, beside the rounding of u to float.
 HALFGRAD_PHILOX_INLINE NormalPair normal_pair(uint32_t a, uint32_t b) {
   // a + 1 = m * 2^(exponent + 32) with m in [sqrt(1/2), sqrt(2)): what lies above the bits of sqrt(1/2)
   // in the exponent field goes to the exponent.

@@ -40,8 +40,7 @@ class Tensor {
   /// that a fraction turns integers into f32.
   template <Number T>
   Tensor(T value)
-      : Tensor(literal(static_cast<std::conditional_t<std::is_integral_v<T>, std::int64_t, double>>(value),
-                       std::is_integral_v<T>)) {}
+      : Tensor(literal(static_cast<std::conditional_t<std::is_integral_v<T>, std::int64_t, double>>(value))) {}
   explicit Tensor(std::shared_ptr<TensorImpl> impl) : impl_(std::move(impl)) {}
 
   bool defined() const { return impl_ != nullptr; }
@@ -69,10 +68,24 @@ class Tensor {
   void* raw_data() const;
 
   // --- values on the host ---
-  /// The only element of a one-element tensor, converted to T.
-  template <class T = double> T item() const { return static_cast<T>(item_as_double()); }
+  /// The only element of a one-element tensor, converted to T (any of the C++ types of the dtypes).
+  template <class T = double> T item() const {
+    check(numel() == 1, "item: the tensor has shape {}; expected exactly one element", shape().str());
+    T value{};
+    copy_to_host(&value, dtype_of<T>);
+    return value;
+  }
   /// All elements in row-major order, converted to T.
-  template <class T> std::vector<T> to_vector() const;
+  template <class T> std::vector<T> to_vector() const {
+    if constexpr (std::is_same_v<T, bool>) {
+      const std::vector<std::uint8_t> bytes = to_vector<std::uint8_t>();
+      return {bytes.begin(), bytes.end()};
+    } else {
+      std::vector<T> values(static_cast<std::size_t>(numel()));
+      copy_to_host(values.data(), dtype_of<T>);
+      return values;
+    }
+  }
   /// Printed as nested brackets; long dimensions are shortened.
   std::string str() const;
 
@@ -153,11 +166,10 @@ class Tensor {
   const std::shared_ptr<TensorImpl>& shared_impl() const { return impl_; }
 
  private:
-  static std::shared_ptr<TensorImpl> literal_impl(double value, std::int64_t integer, bool integral);
-  static Tensor literal(double value, bool) { return Tensor(literal_impl(value, 0, false)); }
-  static Tensor literal(std::int64_t value, bool) { return Tensor(literal_impl(0, value, true)); }
+  static Tensor literal(double value);
+  static Tensor literal(std::int64_t value);
   void require_host(DType expected, const char* op) const;
-  double item_as_double() const;
+  void copy_to_host(void* out, DType dtype) const;
 
   std::shared_ptr<TensorImpl> impl_;
 };
@@ -195,9 +207,19 @@ Tensor full_like(const Tensor& x, double value);
 Tensor rand_like(const Tensor& x);
 Tensor randn_like(const Tensor& x);
 
+/// A copy of `n` host values (row-major) of the given dtype.
+Tensor from_host(const void* values, std::int64_t n, DType dtype, const Shape& shape);
+
 /// A copy of `values` (row-major) with the given shape and T's dtype (vector<bool> included).
 template <class T>
-Tensor from_vector(const std::vector<T>& values, const Shape& shape);
+Tensor from_vector(const std::vector<T>& values, const Shape& shape) {
+  if constexpr (std::is_same_v<T, bool>) {
+    const std::vector<std::uint8_t> bytes(values.begin(), values.end());
+    return from_host(bytes.data(), static_cast<std::int64_t>(bytes.size()), boolean, shape);
+  } else {
+    return from_host(values.data(), static_cast<std::int64_t>(values.size()), dtype_of<T>, shape);
+  }
+}
 template <class T>
 Tensor from_vector(const std::vector<T>& values) {
   return from_vector(values, {static_cast<std::int64_t>(values.size())});

@@ -83,4 +83,11 @@ inline Tensor operator>(const Tensor& a, const Tensor& b) { return gt(a, b); }
 inline Tensor operator>=(const Tensor& a, const Tensor& b) { return ge(a, b); }
 inline Tensor operator!(const Tensor& x) { return logical_not(x); }
 
+namespace detail {
+// x op= other, rounded once to x's dtype; the members of Tensor call these.
+void add_in_place(Tensor& x, const Tensor& other, double alpha);
+void multiply_in_place(Tensor& x, const Tensor& other);
+void divide_in_place(Tensor& x, const Tensor& other);
+}  // namespace detail
+
 }  // namespace halfgrad

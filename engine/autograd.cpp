@@ -1,0 +1,317 @@
+#include "engine/autograd.h"
+
+#include <algorithm>
+#include <queue>
+#include <unordered_map>
+
+#include "engine/ops/elementwise.h"
+#include "engine/ops/reduce.h"
+
+namespace halfgrad {
+
+namespace {
+
+thread_local bool recording = true;
+
+class RecordingGuard {
+ public:
+  explicit RecordingGuard(bool on) : before_(recording) { recording = on; }
+  ~RecordingGuard() { recording = before_; }
+
+ private:
+  bool before_;
+};
+
+std::uint64_t next_sequence() {
+  thread_local std::uint64_t counter = 0;
+  return ++counter;
+}
+
+// Nobody else can see this tensor's memory, so it may be changed or kept without a copy.
+bool is_only_owner(const Tensor& x) { return x.shared_impl().use_count() == 1 && x.impl()->storage.use_count() == 1; }
+
+// The end of the graph: adds what arrives to the leaf's grad.
+struct AccumulateGrad final : Node {
+  Tensor leaf;
+
+  Tensors backward(const Tensor& dy) override {
+    Tensor total = leaf.grad();
+    if (recording) {  // create_graph: the gradient itself stays part of the graph
+      leaf.set_grad(total.defined() ? total + dy : dy);
+    } else if (total.defined()) {
+      total.add_(dy);
+    } else if (is_only_owner(dy) && dy.strides() == leaf.strides()) {
+      leaf.set_grad(dy);
+    } else {
+      Tensor copy = empty_strided(leaf.shape(), leaf.strides(), leaf.dtype(), leaf.device());
+      copy.copy_(dy);
+      leaf.set_grad(copy);
+    }
+    return {};
+  }
+  void release() override {}  // a leaf's node serves every graph that the leaf is part of
+  bool released() const override { return false; }
+};
+
+std::shared_ptr<Node> node_of(const Tensor& x) {
+  if (!x.defined()) return nullptr;
+  TensorImpl& impl = *x.impl();
+  if (impl.grad_fn) return impl.grad_fn;
+  if (!impl.requires_grad) return nullptr;
+  if (auto node = impl.accumulator.lock()) return node;
+  auto node = std::make_shared<AccumulateGrad>();
+  node->name = "leaf";
+  node->sequence = 0;  // after every step of the graph
+  node->leaf = x;
+  node->shape = x.shape();
+  node->dtype = x.dtype();
+  impl.accumulator = node;
+  return node;
+}
+
+void check_gradient(const Tensor& grad, const Node& target, const char* from) {
+  check(grad.shape() == target.shape && grad.dtype() == target.dtype,
+        "backward: {} gave its input '{}' a gradient of shape {} and dtype {}; expected {} and {}", from, target.name,
+        grad.shape().str(), name_of(grad.dtype()), target.shape.str(), name_of(target.dtype));
+}
+
+Tensor run_hooks(const std::vector<std::pair<int, Tensor::Hook>>& hooks, Tensor grad, const Node& node) {
+  for (const auto& [id, hook] : hooks) {
+    Tensor replaced = hook(grad);
+    if (!replaced.defined()) continue;
+    check_gradient(replaced, node, "a hook");
+    grad = std::move(replaced);
+  }
+  return grad;
+}
+
+// One backward pass. `captures` are the nodes whose gradients are wanted as results; empty: accumulate in all leaves.
+class Pass {
+ public:
+  Pass(const Tensor& output, const Tensor& gradient, const Tensors& wanted, bool retain_graph, bool create_graph)
+      : capturing_(!wanted.empty()), retain_(retain_graph || create_graph), create_graph_(create_graph) {
+    root_ = node_of(output);
+    for (const Tensor& x : wanted) {
+      captures_.push_back(node_of(x));
+      check(captures_.back() != nullptr, "grad: an input of shape {} does not require a gradient", x.shape().str());
+    }
+    results_.resize(wanted.size());
+    plan();
+    steps_[root_.get()].gradient = gradient;
+  }
+
+  Tensors run() {
+    RecordingGuard guard(create_graph_);
+    std::priority_queue<Node*, std::vector<Node*>, Earlier> ready;
+    if (steps_[root_.get()].needed) ready.push(root_.get());
+    while (!ready.empty()) {
+      Node* node = ready.top();
+      ready.pop();
+      Tensors grads = visit(*node);
+      for (std::size_t i = 0; i < node->inputs.size(); ++i) {
+        Node* input = node->inputs[i].get();
+        if (!input || !steps_[input].needed) continue;
+        Step& step = steps_[input];
+        if (i < grads.size() && grads[i].defined()) {
+          check_gradient(grads[i], *input, node->name);
+          accumulate(step.gradient, std::move(grads[i]));
+        }
+        if (--step.pending == 0) ready.push(input);
+      }
+    }
+    return std::move(results_);
+  }
+
+ private:
+  struct Step {
+    Tensor gradient;
+    int pending = 0;      // how many of the steps that read this one's output have not run yet
+    bool needed = false;  // a wanted gradient lies here or further down
+  };
+  struct Earlier {
+    bool operator()(const Node* a, const Node* b) const { return a->sequence < b->sequence; }
+  };
+
+  // Finds the nodes below the root with an explicit stack (a graph may be 100,000 nodes deep), marks those that lead to
+  // a wanted gradient, and counts for each how many gradients it waits for.
+  void plan() {
+    std::vector<Node*> order;  // inputs before the nodes that read them
+    std::vector<std::pair<Node*, std::size_t>> stack{{root_.get(), 0}};
+    steps_[root_.get()];
+    while (!stack.empty()) {
+      auto& [node, next] = stack.back();
+      if (next == node->inputs.size()) {
+        order.push_back(node);
+        stack.pop_back();
+        continue;
+      }
+      Node* input = node->inputs[next++].get();
+      if (input && steps_.try_emplace(input).second) stack.emplace_back(input, 0);
+    }
+    for (Node* node : order) {
+      bool needed = capturing_ ? std::any_of(captures_.begin(), captures_.end(), [&](auto& c) { return c.get() == node; })
+                               : dynamic_cast<AccumulateGrad*>(node) != nullptr;
+      for (const auto& input : node->inputs) needed = needed || (input && steps_[input.get()].needed);
+      steps_[node].needed = needed;
+    }
+    for (Node* node : order)
+      if (steps_[node].needed)
+        for (const auto& input : node->inputs)
+          if (input) ++steps_[input.get()].pending;
+  }
+
+  Tensors visit(Node& node) {
+    Tensor dy = std::move(steps_[&node].gradient);
+    if (!dy.defined()) return {};  // every path to here was cut
+    auto* leaf = dynamic_cast<AccumulateGrad*>(&node);
+    const auto& hooks = leaf ? leaf->leaf.impl()->hooks : node.hooks;
+    if (!hooks.empty()) dy = run_hooks(hooks, std::move(dy), node);
+    for (std::size_t i = 0; i < captures_.size(); ++i)
+      if (captures_[i].get() == &node) results_[i] = dy;
+    if (leaf && capturing_) return {};
+    bool goes_on = leaf != nullptr;
+    for (const auto& input : node.inputs) goes_on = goes_on || (input && steps_[input.get()].needed);
+    if (!goes_on) return {};
+    check(!node.released(),
+          "backward: the graph below '{}' was freed by an earlier backward; pass retain_graph = true to that one", node.name);
+    Tensors grads = node.backward(dy);
+    if (!retain_) node.release();
+    return grads;
+  }
+
+  void accumulate(Tensor& sum, Tensor grad) {
+    if (!sum.defined()) sum = std::move(grad);
+    else if (!create_graph_ && is_only_owner(sum)) sum.add_(grad);
+    else sum = sum + grad;
+  }
+
+  bool capturing_;
+  bool retain_;
+  bool create_graph_;
+  std::shared_ptr<Node> root_;
+  std::vector<std::shared_ptr<Node>> captures_;
+  Tensors results_;
+  std::unordered_map<Node*, Step> steps_;
+};
+
+Tensor root_gradient(const Tensor& output, const Tensor& gradient) {
+  check(output.defined(), "backward: the tensor is undefined");
+  check(output.requires_grad(), "backward: the tensor of shape {} does not require a gradient, nor does anything it was "
+                                "made from; call requires_grad_() on a leaf first", output.shape().str());
+  if (gradient.defined()) {
+    check(gradient.shape() == output.shape(), "backward: the gradient has shape {}; expected that of the tensor, {}",
+          gradient.shape().str(), output.shape().str());
+    return gradient.to(output.dtype());
+  }
+  check(output.numel() == 1, "backward: the tensor has shape {}; a gradient must be given unless it has one element",
+        output.shape().str());
+  return ones_like(output);
+}
+
+}  // namespace
+
+Node::~Node() {
+  // Destroying a node may destroy its inputs, and so on down the whole graph: 100,000 nested destructors. Instead each
+  // hands its inputs to a queue, which the outermost one empties.
+  thread_local std::vector<std::shared_ptr<Node>> doomed;
+  thread_local bool draining = false;
+  for (auto& input : inputs)
+    if (input) doomed.push_back(std::move(input));
+  if (draining) return;
+  draining = true;
+  while (!doomed.empty()) {
+    std::shared_ptr<Node> node = std::move(doomed.back());
+    doomed.pop_back();
+  }
+  draining = false;
+}
+
+bool grad_enabled() { return recording; }
+NoGrad::NoGrad() : before_(recording) { recording = false; }
+NoGrad::~NoGrad() { recording = before_; }
+
+bool needs_grad(const Tensor& x) { return recording && x.defined() && x.requires_grad(); }
+
+void check_in_place(const Tensor& x, const char* op) {
+  check(!needs_grad(x), "{}: a tensor of shape {} that requires a gradient cannot be changed in place while gradients are "
+                        "recorded; do it under NoGrad or use the op that returns a new tensor", op, x.shape().str());
+}
+
+Saved::Saved(const Tensor& x) : tensor_(x) {
+  if (!x.defined()) return;
+  storage_ = x.impl()->storage.get();
+  version_ = x.version();
+}
+
+const Tensor& Saved::get(const char* op) const {
+  if (tensor_.defined())
+    check(tensor_.impl()->storage.get() == storage_ && tensor_.version() == version_,
+          "backward of {}: a tensor of shape {} that it needs was changed in place after the forward (version {}, saved at "
+          "{}); clone it before the change", op, tensor_.shape().str(), tensor_.version(), version_);
+  return tensor_;
+}
+
+namespace detail {
+
+void attach(const std::shared_ptr<Node>& node, const char* name, Tensor& y, const Tensor* inputs, std::size_t n) {
+  node->name = name;
+  node->sequence = next_sequence();
+  node->shape = y.shape();
+  node->dtype = y.dtype();
+  node->inputs.reserve(n);
+  for (std::size_t i = 0; i < n; ++i) node->inputs.push_back(node_of(inputs[i]));
+  y.impl()->grad_fn = node;
+}
+
+Tensor alias_without_graph(const Tensor& y) {
+  auto impl = std::make_shared<TensorImpl>();
+  impl->storage = y.impl()->storage;
+  impl->offset = y.impl()->offset;
+  impl->shape = y.shape();
+  impl->strides = y.strides();
+  impl->dtype = y.dtype();
+  return Tensor(std::move(impl));
+}
+
+Tensor alias_with_graph(const Tensor& y, Node& node) {
+  if (!recording) return y;
+  Tensor alias = alias_without_graph(y);
+  alias.impl()->grad_fn = node.shared_from_this();
+  return alias;
+}
+
+}  // namespace detail
+
+Tensor sum_to_shape(const Tensor& grad, const Shape& shape) {
+  if (grad.shape() == shape) return grad;
+  const int lead = grad.rank() - shape.rank();
+  Shape dims;
+  for (int d = 0; d < grad.rank(); ++d)
+    if (d < lead || (shape[d - lead] == 1 && grad.shape()[d] != 1)) dims.push_back(d);
+  Tensor summed = dims.empty() ? grad : sum(grad, dims, /*keepdim=*/true);
+  return lead == 0 ? summed : summed.reshape(shape);
+}
+
+void Tensor::backward(const Tensor& gradient, bool retain_graph, bool create_graph) const {
+  Pass(*this, root_gradient(*this, gradient), {}, retain_graph, create_graph).run();
+}
+
+Tensors grad(const Tensor& output, const Tensors& inputs, const Tensor& gradient, bool retain_graph, bool create_graph) {
+  check(!inputs.empty(), "grad: no inputs were given; expected at least one tensor");
+  return Pass(output, root_gradient(output, gradient), inputs, retain_graph, create_graph).run();
+}
+
+int Tensor::register_hook(Hook hook) const {
+  check(requires_grad(), "register_hook: the tensor of shape {} does not require a gradient", shape().str());
+  thread_local int next_id = 0;
+  auto& hooks = impl_->grad_fn ? impl_->grad_fn->hooks : impl_->hooks;
+  hooks.emplace_back(++next_id, std::move(hook));
+  return next_id;
+}
+
+void Tensor::remove_hook(int id) const {
+  auto& hooks = impl_->grad_fn ? impl_->grad_fn->hooks : impl_->hooks;
+  std::erase_if(hooks, [&](const auto& entry) { return entry.first == id; });
+}
+
+}  // namespace halfgrad

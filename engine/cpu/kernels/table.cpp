@@ -1,0 +1,25 @@
+// Collects the families of kernels of one instruction set.
+
+#include "engine/cpu/kernels.h"
+
+#define HALFGRAD_TEXT(x) #x
+#define HALFGRAD_TEXT_OF(x) HALFGRAD_TEXT(x)
+
+namespace halfgrad::cpu::HALFGRAD_ISA {
+
+ElementwiseKernels elementwise_kernels();
+GemmKernels gemm_kernels();
+ConvKernels conv_kernels();
+
+// A function, not a variable: a variable would be initialised at program start by code for this instruction set,
+// before anybody has asked whether the machine has it.
+Kernels make_kernels() {
+  Kernels table;
+  table.isa = HALFGRAD_TEXT_OF(HALFGRAD_ISA);
+  table.elementwise = elementwise_kernels();
+  table.gemm = gemm_kernels();
+  table.conv = conv_kernels();
+  return table;
+}
+
+}  // namespace halfgrad::cpu::HALFGRAD_ISA

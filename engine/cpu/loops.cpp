@@ -1,0 +1,39 @@
+#include "engine/cpu/loops.h"
+
+#include <algorithm>
+
+namespace halfgrad::cpu {
+
+LoopNest::LoopNest(std::initializer_list<const View*> operands) {
+  const View& out = **operands.begin();
+  numel = out.numel();
+
+  Shape order;  // the output's dimensions, largest stride first
+  for (int d = 0; d < out.shape.rank(); ++d)
+    if (out.shape[static_cast<std::size_t>(d)] != 1) order.push_back(d);
+  std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
+    return out.strides[static_cast<std::size_t>(a)] > out.strides[static_cast<std::size_t>(b)];
+  });
+
+  const auto stride_of = [](const View& x, std::int64_t d) { return x ? x.strides[static_cast<std::size_t>(d)] : 0; };
+  for (std::int64_t d : order) {
+    const std::int64_t size = out.shape[static_cast<std::size_t>(d)];
+    bool merges = !shape.empty();
+    std::size_t i = 0;
+    for (const View* x : operands) merges = merges && strides[i++].back() == stride_of(*x, d) * size;
+    if (merges) shape[shape.size() - 1] *= size;
+    else shape.push_back(size);
+    i = 0;
+    for (const View* x : operands) {
+      Strides& s = strides[i++];
+      if (merges) s[s.size() - 1] = stride_of(*x, d);
+      else s.push_back(stride_of(*x, d));
+    }
+  }
+  if (shape.empty()) {
+    shape.push_back(1);
+    for (std::size_t i = 0; i < operands.size(); ++i) strides[i].push_back(1);
+  }
+}
+
+}  // namespace halfgrad::cpu
