@@ -1,5 +1,3 @@
-#include <fmt/ranges.h>
-
 #include <unordered_map>
 #include <unordered_set>
 
@@ -9,8 +7,11 @@ namespace halfgrad::nn {
 
 namespace {
 
+// "\n  title: a, b", or nothing for no names.
 std::string listed(const char* title, const std::vector<std::string>& names) {
-  return names.empty() ? "" : fmt::format("\n  {}: {}", title, fmt::join(names, ", "));
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text.empty() ? "" : fmt::format("\n  {}: {}", title, text);
 }
 
 }  // namespace

@@ -1,5 +1,4 @@
-#include <fmt/ranges.h>
-
+#include <algorithm>
 #include <unordered_set>
 
 #include "nn/walk.h"
@@ -47,10 +46,7 @@ class Watch {
 };
 
 std::string with_thousands(std::int64_t n) {
-  std::string digits = std::to_string(n);
-  for (std::ptrdiff_t at = std::ssize(digits) - 3; at > 0; at -= 3)
-    digits.insert(static_cast<std::size_t>(at), ",");
-  return digits;
+  return n < 1000 ? std::to_string(n) : fmt::format("{},{:03}", with_thousands(n / 1000), n % 1000);
 }
 
 }  // namespace
