@@ -54,10 +54,11 @@ struct PoolGeometry {
 /// One optimizer update of one parameter. All views are dense and of equal numel, in the same element order.
 /// The gradient is read in its own dtype and multiplied by grad_scale (1/loss scale times the clip factor) in f32; the
 /// update is applied to `master` and the rounded result written to `param`. When the parameter is its own master
-/// (f32, f64), `master` and `param` are the same memory.
+/// (f32, f64, or an f16 parameter that is trained without one), `master` and `param` are the same memory. State is f64
+/// for an f64 master, else f32.
 struct OptimizerStep {
   View param;      ///< the model's parameter, f16, f32 or f64
-  View master;     ///< f32 (f64 for an f64 parameter)
+  View master;     ///< f32, or param itself
   View grad;       ///< any float dtype
   double grad_scale = 1;
   double lr = 0;

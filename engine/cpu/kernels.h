@@ -15,6 +15,8 @@
 #include "engine/cpu/kernels/conv.h"
 #include "engine/cpu/kernels/elementwise.h"
 #include "engine/cpu/kernels/gemm.h"
+#include "engine/cpu/kernels/optimizer.h"
+#include "engine/cpu/kernels/random.h"
 
 namespace halfgrad::cpu {
 
@@ -23,6 +25,8 @@ struct Kernels {
   ElementwiseKernels elementwise;
   GemmKernels gemm;
   ConvKernels conv;
+  RandomKernels random;
+  OptimizerKernels optimizer;
 };
 
 /// The kernels for the best instruction set that this machine has, or the one named by the environment variable
