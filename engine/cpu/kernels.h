@@ -15,8 +15,7 @@
 #include "engine/cpu/kernels/conv.h"
 #include "engine/cpu/kernels/elementwise.h"
 #include "engine/cpu/kernels/gemm.h"
-#include "engine/cpu/kernels/optimizer.h"
-#include "engine/cpu/kernels/random.h"
+#include "engine/cpu/kernels/pool.h"
 
 namespace halfgrad::cpu {
 
@@ -25,8 +24,7 @@ struct Kernels {
   ElementwiseKernels elementwise;
   GemmKernels gemm;
   ConvKernels conv;
-  RandomKernels random;
-  OptimizerKernels optimizer;
+  PoolKernels pool;
 };
 
 /// The kernels for the best instruction set that this machine has, or the one named by the environment variable

@@ -10,8 +10,7 @@ namespace halfgrad::cpu::HALFGRAD_ISA {
 ElementwiseKernels elementwise_kernels();
 GemmKernels gemm_kernels();
 ConvKernels conv_kernels();
-RandomKernels random_kernels();
-OptimizerKernels optimizer_kernels();
+PoolKernels pool_kernels();
 
 // A function, not a variable: a variable would be initialised at program start by code for this instruction set,
 // before anybody has asked whether the machine has it.
@@ -21,8 +20,7 @@ Kernels make_kernels() {
   table.elementwise = elementwise_kernels();
   table.gemm = gemm_kernels();
   table.conv = conv_kernels();
-  table.random = random_kernels();
-  table.optimizer = optimizer_kernels();
+  table.pool = pool_kernels();
   return table;
 }
 
