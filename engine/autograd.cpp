@@ -27,8 +27,17 @@ std::uint64_t next_sequence() {
   return ++counter;
 }
 
+// Several of its elements are the same memory: an expanded tensor.
+bool repeats_memory(const Tensor& x) {
+  for (std::size_t d = 0; d < x.shape().size(); ++d)
+    if (x.shape()[d] > 1 && x.strides()[d] == 0) return true;
+  return false;
+}
+
 // Nobody else can see this tensor's memory, so it may be changed or kept without a copy.
-bool is_only_owner(const Tensor& x) { return x.shared_impl().use_count() == 1 && x.impl()->storage.use_count() == 1; }
+bool is_only_owner(const Tensor& x) {
+  return x.shared_impl().use_count() == 1 && x.impl()->storage.use_count() == 1 && !repeats_memory(x);
+}
 
 // The end of the graph: adds what arrives to the leaf's grad.
 struct AccumulateGrad final : Node {
@@ -43,7 +52,8 @@ struct AccumulateGrad final : Node {
     } else if (is_only_owner(dy) && dy.strides() == leaf.strides()) {
       leaf.set_grad(dy);
     } else {
-      Tensor copy = empty_strided(leaf.shape(), leaf.strides(), leaf.dtype(), leaf.device());
+      const Strides strides = repeats_memory(leaf) ? contiguous_strides(leaf.shape()) : leaf.strides();
+      Tensor copy = empty_strided(leaf.shape(), strides, leaf.dtype(), leaf.device());
       copy.copy_(dy);
       leaf.set_grad(copy);
     }
@@ -235,6 +245,8 @@ bool needs_grad(const Tensor& x) { return recording && x.defined() && x.requires
 void check_in_place(const Tensor& x, const char* op) {
   check(!needs_grad(x), "{}: a tensor of shape {} that requires a gradient cannot be changed in place while gradients are "
                         "recorded; do it under NoGrad or use the op that returns a new tensor", op, x.shape().str());
+  check(!repeats_memory(x), "{}: several elements of the tensor of shape {} and strides {} are the same memory, because it was "
+                            "expanded; clone() it before changing it in place", op, x.shape().str(), x.strides().str());
 }
 
 Saved::Saved(const Tensor& x) : tensor_(x) {

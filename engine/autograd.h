@@ -75,7 +75,8 @@ Tensor record(const char* name, Tensor y, std::initializer_list<Tensor> inputs, 
 template <class F>
 Tensor record(const char* name, Tensor y, const Tensors& inputs, F gradient);
 
-/// Throws Error unless x may be changed in place now: not while recording, when it requires a gradient.
+/// Throws Error unless x may be changed in place now: not while recording, when it requires a gradient, and not when it
+/// is expanded, so that several elements are the same memory.
 void check_in_place(const Tensor& x, const char* op);
 
 /// The sum of `grad` over the dimensions along which `shape` was broadcast: the gradient of an expand.

@@ -54,10 +54,11 @@ struct PoolGeometry {
 /// One optimizer update of one parameter. All views are dense and of equal numel, in the same element order.
 /// The gradient is read in its own dtype and multiplied by grad_scale (1/loss scale times the clip factor) in f32; the
 /// update is applied to `master` and the rounded result written to `param`. When the parameter is its own master
-/// (f32, f64), `master` and `param` are the same memory.
+/// (f32, f64, or an f16 parameter that is trained without one), `master` and `param` are the same memory. State is f64
+/// for an f64 master, else f32.
 struct OptimizerStep {
   View param;      ///< the model's parameter, f16, f32 or f64
-  View master;     ///< f32 (f64 for an f64 parameter)
+  View master;     ///< f32, or param itself
   View grad;       ///< any float dtype
   double grad_scale = 1;
   double lr = 0;
@@ -105,7 +106,6 @@ class Backend {
 
   // --- pooling: x [N, C, H, W], y [N, C, OH, OW] -----------------------------------------------------------------------
   /// index (i64, y's shape): position h*W + w of each maximum in its plane, the first on a tie; a NaN wins.
-  /// May be absent.
   virtual void max_pool2d(const View& y, const View& index, const View& x, const PoolGeometry&) = 0;
   virtual void max_pool2d_backward(const View& dx, const View& dy, const View& index) = 0;
   virtual void avg_pool2d(const View& y, const View& x, const PoolGeometry&) = 0;
@@ -133,7 +133,7 @@ class Backend {
   virtual void softmax(const View& y, const View& x, int dim, bool log) = 0;
   virtual void softmax_backward(const View& dx, const View& dy, const View& y, int dim, bool log) = 0;
 
-  // --- indexing: index is i64 and within range; sums are never f16 (the op makes them in f32 and rounds once) -------------
+  // --- indexing: index is i64 and within range ---------------------------------------------------------------------------
   /// y[i][j][k] = x[index[i][j][k]][j][k] for dim 0, and so on; y and index share a shape.
   virtual void gather(const View& y, const View& x, const View& index, int dim) = 0;
   /// y[index[i][j][k]][j][k] += src[i][j][k] for dim 0, in a fixed order.

@@ -34,7 +34,7 @@ class Adam : public Optimizer {
 
  protected:
   Adam(const char* name, const std::vector<GroupSpec>& groups, AdamOptions options, bool decoupled);
-  void update(const ParamGroup& group, Entry& entry, const OptimizerStep& work) override;
+  void update(ParamGroup& group, Entry& entry, const OptimizerStep& work) override;
 
  private:
   double eps_;

@@ -27,12 +27,14 @@ namespace halfgrad::optim {
 /// to_fp32.
 struct Entry {
   Tensor param;
-  Tensor master;  ///< row-major f32, or the same tensor as `param` when there is none
-  std::map<std::string, Tensor>
-      state;               ///< "momentum_buffer", "exp_avg", ... in the master's shape; f64 for f64, else f32
-  std::int64_t steps = 0;  ///< updates so far
-  std::int64_t flat_offset =
-      -1;  ///< where the master begins in the group's flat_master; -1 when it is not there
+  /// Row-major f32, or the same tensor as `param` when there is none.
+  Tensor master;
+  /// "momentum_buffer", "exp_avg", ... in the master's shape, made by the first step; f64 for f64, else f32.
+  std::map<std::string, Tensor> state;
+  /// Updates so far.
+  std::int64_t steps = 0;
+  /// Where the master begins in the group's flat_master; -1 when it is not there.
+  std::int64_t flat_offset = -1;
 
   bool has_master() const { return !master.is_same(param); }
 };
@@ -45,9 +47,11 @@ struct ParamGroup {
   double momentum = 0;    ///< of SGD and RMSprop; beta1 of Adam
   double beta2 = 0;       ///< of Adam; alpha of RMSprop
   bool trainable = true;  ///< a frozen group is left alone by step()
-  Tensor flat_master;     ///< 1-d f32: the group's masters, each at a multiple of 64 bytes; undefined unless
-                          ///< use_masters(true)
-  std::map<std::string, Tensor> flat_state;  ///< laid out as flat_master
+
+  /// After use_masters(true): the group's masters, each from a multiple of 64 bytes on, and in the same
+  /// places their state. 1-d, f32. The entries' tensors are views of these.
+  Tensor flat_master;
+  std::map<std::string, Tensor> flat_state;
 };
 
 /// What a caller says about a group; what is left out comes from the options of the optimizer.
@@ -70,6 +74,9 @@ struct OptimizerState {
   std::map<std::string, Tensor> tensors;
   std::map<std::string, double> numbers;
 };
+
+/// Of these gradients together; undefined ones are passed over.
+GradStats stats_of(const Tensors& grads);
 
 class Optimizer {
  public:
@@ -124,10 +131,10 @@ class Optimizer {
   Optimizer(std::string name, ParamGroup defaults, const std::vector<GroupSpec>& specs);
 
   /// One call of the seam: updates one parameter (`work` says which memory) with its group's hyperparameters.
-  virtual void update(const ParamGroup& group, Entry& entry, const OptimizerStep& work) = 0;
+  virtual void update(ParamGroup& group, Entry& entry, const OptimizerStep& work) = 0;
 
-  /// The state tensor of that name; a new one is zero.
-  View state(Entry& entry, const std::string& name);
+  /// An entry's state of that name, for update(); a new one is zero.
+  Tensor& state(ParamGroup& group, Entry& entry, const std::string& name);
 
  private:
   ParamGroup make_group(const GroupSpec& spec) const;

@@ -23,7 +23,7 @@ class RMSprop : public Optimizer {
   explicit RMSprop(const Tensors& params, RMSpropOptions options = {});
 
  protected:
-  void update(const ParamGroup& group, Entry& entry, const OptimizerStep& work) override;
+  void update(ParamGroup& group, Entry& entry, const OptimizerStep& work) override;
 
  private:
   double eps_;

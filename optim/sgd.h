@@ -23,7 +23,7 @@ class SGD : public Optimizer {
   explicit SGD(const Tensors& params, SGDOptions options = {});
 
  protected:
-  void update(const ParamGroup& group, Entry& entry, const OptimizerStep& work) override;
+  void update(ParamGroup& group, Entry& entry, const OptimizerStep& work) override;
 
  private:
   double dampening_;

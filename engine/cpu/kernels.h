@@ -15,7 +15,8 @@
 #include "engine/cpu/kernels/conv.h"
 #include "engine/cpu/kernels/elementwise.h"
 #include "engine/cpu/kernels/gemm.h"
-#include "engine/cpu/kernels/pool.h"
+#include "engine/cpu/kernels/optimizer.h"
+#include "engine/cpu/kernels/random.h"
 
 namespace halfgrad::cpu {
 
@@ -24,7 +25,8 @@ struct Kernels {
   ElementwiseKernels elementwise;
   GemmKernels gemm;
   ConvKernels conv;
-  PoolKernels pool;
+  RandomKernels random;
+  OptimizerKernels optimizer;
 };
 
 /// The kernels for the best instruction set that this machine has, or the one named by the environment variable

@@ -34,6 +34,18 @@ TEST_CASE("a tensor that is read twice gets both gradients") {
   CHECK(x.grad().item() == 4 * 27 + 2 * 3);
 }
 
+TEST_CASE("a gradient whose elements share memory is not added to in place") {
+  Tensor x = leaf({1, 2, 3});
+  Tensor y = x * 1;
+  Tensor a = record("weighted", ones({}, f64), {y}, [](const Tensor& dy) { return Tensors{dy * tensor({1, 2, 3}, f64)}; });
+  Tensor b = record("total", ones({}, f64), {y}, [](const Tensor& dy) { return Tensors{(dy * 2).expand({3})}; });
+  (a + b).backward();  // b first
+  CHECK(values(x.grad()) == Values{3, 4, 5});
+  Tensor expanded = ones({1}, f64).expand({3}).detach().requires_grad_();
+  (expanded * tensor({1, 2, 3}, f64)).backward(ones({3}, f64));
+  CHECK(values(expanded.grad()) == Values{1, 2, 3});
+}
+
 TEST_CASE("a leaf's gradient has the leaf's dtype and layout") {
   Tensor h = leaf({1, 2}, f16), f = leaf({3, 4}, f32);
   Tensor y = h * f;
@@ -197,6 +209,13 @@ TEST_CASE("in-place ops on what requires a gradient are refused while recording"
   NoGrad guard;
   x.add_(1);
   CHECK(x.item() == 2);
+}
+
+TEST_CASE("a tensor whose elements share memory cannot be changed in place") {
+  Tensor x = zeros({3, 1}).expand({3, 2});
+  CHECK_THROWS_WITH_AS(x.add_(1), doctest::Contains("clone() it"), Error);
+  CHECK_THROWS_AS(x.fill_(1), Error);
+  CHECK_NOTHROW(x.clone().add_(1));
 }
 
 TEST_CASE("a chain of 100,000 nodes neither recurses in backward nor in its destruction") {

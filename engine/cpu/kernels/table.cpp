@@ -10,7 +10,8 @@ namespace halfgrad::cpu::HALFGRAD_ISA {
 ElementwiseKernels elementwise_kernels();
 GemmKernels gemm_kernels();
 ConvKernels conv_kernels();
-PoolKernels pool_kernels();
+RandomKernels random_kernels();
+OptimizerKernels optimizer_kernels();
 
 // A function, not a variable: a variable would be initialised at program start by code for this instruction set,
 // before anybody has asked whether the machine has it.
@@ -20,7 +21,8 @@ Kernels make_kernels() {
   table.elementwise = elementwise_kernels();
   table.gemm = gemm_kernels();
   table.conv = conv_kernels();
-  table.pool = pool_kernels();
+  table.random = random_kernels();
+  table.optimizer = optimizer_kernels();
   return table;
 }
 

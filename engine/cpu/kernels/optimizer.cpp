@@ -1,0 +1,288 @@
+// The formulas of the optimizers, and the pass over memory that they share.
+//
+// A block at a time: the gradient is widened into a small buffer in the first-level cache, the update runs on
+// whole vectors, and the parameter is rounded on its way out. So weights, state and gradient cross the memory
+// bus once, whatever their types are. Every operation is rounded by itself (no fused multiply-add), so that
+// all instruction sets give the same bits.
+
+#include "engine/cpu/kernels/optimizer.h"
+
+#include "engine/cpu/simd.h"
+
+namespace halfgrad::cpu::HALFGRAD_ISA {
+namespace {
+
+constexpr std::int64_t kBlock = 512;
+
+// --- one formula for vectors of floats and for single doubles ---
+template <class C>
+struct Vector;
+template <>
+struct Vector<float> {
+  using type = vfloat;
+  static constexpr std::int64_t lanes = kLanes;
+};
+template <>
+struct Vector<double> {
+  using type = double;
+  static constexpr std::int64_t lanes = 1;
+};
+
+HALFGRAD_INLINE vfloat load_lanes(const float* p, std::int64_t n) { return load_n(p, n); }
+HALFGRAD_INLINE double load_lanes(const double* p, std::int64_t) { return *p; }
+HALFGRAD_INLINE void store_lanes(float* p, vfloat v, std::int64_t n) { store_n(p, v, n); }
+HALFGRAD_INLINE void store_lanes(double* p, double v, std::int64_t) { *p = v; }
+HALFGRAD_INLINE vfloat square_root(vfloat x) { return sqrt(x); }
+HALFGRAD_INLINE double square_root(double x) { return __builtin_sqrt(x); }
+
+// --- types in memory -> the type of the arithmetic, and back ---
+template <class T>
+HALFGRAD_INLINE T* at(const FloatArray& array, std::int64_t i) {
+  return static_cast<T*>(array.data) + i;
+}
+
+HALFGRAD_INLINE void convert_array(const half_bits* from, float* to, std::int64_t n) {
+  half_to_float(from, to, n);
+}
+HALFGRAD_INLINE void convert_array(const half_bits* from, double* to, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) to[i] = to_float(from[i]);
+}
+HALFGRAD_INLINE void convert_array(const float* from, half_bits* to, std::int64_t n) {
+  float_to_half(from, to, n);
+}
+HALFGRAD_INLINE void convert_array(const double* from, half_bits* to, std::int64_t n) {
+  double_to_half(from, to, n);
+}
+template <class From, class To>
+HALFGRAD_INLINE void convert_array(const From* from, To* to, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) to[i] = static_cast<To>(from[i]);
+}
+
+constexpr FloatType type_of(float) { return FloatType::f32; }
+constexpr FloatType type_of(double) { return FloatType::f64; }
+
+// Elements [i, i + n) as numbers of type C: in their place when they are such already, else converted into
+// `buffer`.
+template <class C>
+C* read_block(const FloatArray& array, std::int64_t i, std::int64_t n, C* buffer) {
+  if (array.type == type_of(C())) return at<C>(array, i);
+  switch (array.type) {
+    case FloatType::f16:
+      convert_array(at<half_bits>(array, i), buffer, n);
+      break;
+    case FloatType::f32:
+      convert_array(at<float>(array, i), buffer, n);
+      break;
+    case FloatType::f64:
+      convert_array(at<double>(array, i), buffer, n);
+      break;
+  }
+  return buffer;
+}
+
+template <class C>
+void write_block(const C* values, const FloatArray& array, std::int64_t i, std::int64_t n) {
+  switch (array.type) {
+    case FloatType::f16:
+      convert_array(values, at<half_bits>(array, i), n);
+      break;
+    case FloatType::f32:
+      convert_array(values, at<float>(array, i), n);
+      break;
+    case FloatType::f64:
+      convert_array(values, at<double>(array, i), n);
+      break;
+  }
+}
+
+// --- the pass ---
+// `rule(w, g, s)` returns the new weights from the old ones, the scaled gradient and the states s[0 ...
+// kStates-1], which it updates.
+template <int kStates, class C, class Rule>
+void update(const UpdateWork& work, C* const (&states)[2], Rule rule, std::int64_t begin, std::int64_t end) {
+  using V = typename Vector<C>::type;
+  constexpr std::int64_t lanes = Vector<C>::lanes;
+  const C grad_scale = static_cast<C>(work.grad_scale);
+  const bool own_master = work.param.data == work.master.data;
+  C gradient_buffer[kBlock], weight_buffer[kBlock];
+
+  for (std::int64_t i = begin; i < end; i += kBlock) {
+    const std::int64_t n = end - i < kBlock ? end - i : kBlock;
+    const C* gradient = read_block(work.grad, i, n, gradient_buffer);
+    C* weights = read_block(work.master, i, n, weight_buffer);
+    for (std::int64_t j = 0; j < n; j += lanes) {
+      const std::int64_t valid = n - j < lanes ? n - j : lanes;
+      V s[2] = {};
+      for (int k = 0; k < kStates; ++k) s[k] = load_lanes(states[k] + i + j, valid);
+      const V w = rule(load_lanes(weights + j, valid), load_lanes(gradient + j, valid) * grad_scale, s);
+      for (int k = 0; k < kStates; ++k) store_lanes(states[k] + i + j, s[k], valid);
+      store_lanes(weights + j, w, valid);
+    }
+    const bool in_place = weights != weight_buffer;
+    if (!in_place) write_block(weights, work.master, i, n);
+    if (!own_master) write_block(weights, work.param, i, n);
+  }
+}
+
+// --- the formulas; their sources are in optim/*.h ---
+template <class C>
+struct SgdRule {
+  C lr, weight_decay, momentum, fresh;
+  bool nesterov, first;
+
+  SgdRule(const UpdateWork& work, const SgdConstants& c)
+      : lr(static_cast<C>(work.lr)),
+        weight_decay(static_cast<C>(work.weight_decay)),
+        momentum(static_cast<C>(c.momentum)),
+        fresh(static_cast<C>(1 - c.dampening)),
+        nesterov(c.nesterov),
+        first(c.first) {}
+
+  template <class V>
+  HALFGRAD_INLINE V operator()(V w, V g, V* s) const {
+    if (weight_decay != 0) g = g + weight_decay * w;
+    if (momentum != 0) {
+      s[0] = first ? g : V(momentum * s[0] + fresh * g);
+      g = nesterov ? V(g + momentum * s[0]) : s[0];
+    }
+    return w - lr * g;
+  }
+};
+
+template <class C>
+struct AdamRule {
+  C weight_decay, keep, fresh1, beta2, fresh2, eps, step_size, root_correction2;
+  bool decoupled;
+
+  AdamRule(const UpdateWork& work, const AdamConstants& c)
+      : weight_decay(static_cast<C>(work.weight_decay)),
+        keep(static_cast<C>(1 - work.lr * work.weight_decay)),
+        fresh1(static_cast<C>(1 - c.beta1)),
+        beta2(static_cast<C>(c.beta2)),
+        fresh2(static_cast<C>(1 - c.beta2)),
+        eps(static_cast<C>(c.eps)),
+        step_size(static_cast<C>(work.lr / c.bias_correction1)),
+        root_correction2(static_cast<C>(__builtin_sqrt(c.bias_correction2))),
+        decoupled(c.decoupled) {}
+
+  template <class V>
+  HALFGRAD_INLINE V operator()(V w, V g, V* s) const {
+    if (weight_decay != 0) {
+      if (decoupled) {
+        w = w * keep;
+      } else {
+        g = g + weight_decay * w;
+      }
+    }
+    s[0] = s[0] + (g - s[0]) * fresh1;  // beta1 * s[0] + (1 - beta1) * g, written as PyTorch does it
+    s[1] = beta2 * s[1] + fresh2 * g * g;
+    return w - step_size * (s[0] / (square_root(s[1]) / root_correction2 + eps));
+  }
+};
+
+template <class C>
+struct RmspropRule {
+  C lr, weight_decay, alpha, fresh, eps, momentum;
+
+  RmspropRule(const UpdateWork& work, const RmspropConstants& c)
+      : lr(static_cast<C>(work.lr)),
+        weight_decay(static_cast<C>(work.weight_decay)),
+        alpha(static_cast<C>(c.alpha)),
+        fresh(static_cast<C>(1 - c.alpha)),
+        eps(static_cast<C>(c.eps)),
+        momentum(static_cast<C>(c.momentum)) {}
+
+  template <class V>
+  HALFGRAD_INLINE V operator()(V w, V g, V* s) const {
+    if (weight_decay != 0) g = g + weight_decay * w;
+    s[0] = alpha * s[0] + fresh * g * g;
+    V direction = g / (square_root(s[0]) + eps);
+    if (momentum != 0) direction = s[1] = momentum * s[1] + direction;
+    return w - lr * direction;
+  }
+};
+
+// --- entry points: choose the type of the arithmetic and the number of states ---
+template <template <class> class Rule, class Constants>
+void run(const UpdateWork& work, void* state0, void* state1, const Constants& constants, std::int64_t begin,
+         std::int64_t end) {
+  const auto run_in = [&](auto zero) {
+    using C = decltype(zero);
+    C* const states[2] = {static_cast<C*>(state0), static_cast<C*>(state1)};
+    const Rule<C> rule(work, constants);
+    if (state1 != nullptr) {
+      update<2>(work, states, rule, begin, end);
+    } else if (state0 != nullptr) {
+      update<1>(work, states, rule, begin, end);
+    } else {
+      update<0>(work, states, rule, begin, end);
+    }
+  };
+  if (work.master.type == FloatType::f64) {
+    run_in(0.0);
+  } else {
+    run_in(0.0F);
+  }
+}
+
+void sgd(const UpdateWork& work, void* momentum_buffer, const SgdConstants& constants, std::int64_t begin,
+         std::int64_t end) {
+  run<SgdRule>(work, momentum_buffer, nullptr, constants, begin, end);
+}
+
+void adam(const UpdateWork& work, void* exp_avg, void* exp_avg_sq, const AdamConstants& constants,
+          std::int64_t begin, std::int64_t end) {
+  run<AdamRule>(work, exp_avg, exp_avg_sq, constants, begin, end);
+}
+
+void rmsprop(const UpdateWork& work, void* square_avg, void* momentum_buffer,
+             const RmspropConstants& constants, std::int64_t begin, std::int64_t end) {
+  run<RmspropRule>(work, square_avg, momentum_buffer, constants, begin, end);
+}
+
+// --- statistics ---
+// Sixteen partial sums on every instruction set, so that the order of the additions does not depend on it. In
+// f64 the square of a float can neither overflow nor vanish, so a sum over floats is finite exactly when all
+// of them are, and counting can wait until one is not.
+template <class C>
+void stats(const FloatArray& grad, std::int64_t begin, std::int64_t end, double* sum_of_squares,
+           std::int64_t* non_finite) {
+  constexpr int kSums = 16;
+  double sums[kSums] = {};
+  C buffer[kBlock];
+  for (std::int64_t i = begin; i < end; i += kBlock) {
+    const std::int64_t n = end - i < kBlock ? end - i : kBlock;
+    const C* g = read_block(grad, i, n, buffer);
+    std::int64_t j = 0;
+    for (; j + kSums <= n; j += kSums)
+      for (int k = 0; k < kSums; ++k)
+        sums[k] += static_cast<double>(g[j + k]) * static_cast<double>(g[j + k]);
+    for (int k = 0; j < n; ++j, ++k) sums[k] += static_cast<double>(g[j]) * static_cast<double>(g[j]);
+  }
+  for (int half = kSums / 2; half > 0; half /= 2)
+    for (int k = 0; k < half; ++k) sums[k] += sums[k + half];
+  *sum_of_squares = sums[0];
+
+  *non_finite = 0;
+  if (sums[0] - sums[0] == 0) return;
+  for (std::int64_t i = begin; i < end; i += kBlock) {
+    const std::int64_t n = end - i < kBlock ? end - i : kBlock;
+    const C* g = read_block(grad, i, n, buffer);
+    for (std::int64_t j = 0; j < n; ++j) *non_finite += g[j] - g[j] == 0 ? 0 : 1;
+  }
+}
+
+void grad_stats(const FloatArray& grad, std::int64_t begin, std::int64_t end, double* sum_of_squares,
+                std::int64_t* non_finite) {
+  if (grad.type == FloatType::f64) {
+    stats<double>(grad, begin, end, sum_of_squares, non_finite);
+  } else {
+    stats<float>(grad, begin, end, sum_of_squares, non_finite);
+  }
+}
+
+}  // namespace
+
+OptimizerKernels optimizer_kernels() { return {sgd, adam, rmsprop, grad_stats}; }
+
+}  // namespace halfgrad::cpu::HALFGRAD_ISA

@@ -1,0 +1,31 @@
+#pragma once
+// Random numbers into dense memory; see engine/philox.h for how an element finds its own.
+
+#include <cstdint>
+
+namespace halfgrad::cpu {
+
+/// A fill whose elements all come from one distribution.
+struct RandomFill {
+  std::uint64_t seed, offset;  ///< element i: counter offset + i/4, lane i%4
+  double a, b;       ///< uniform: range; normal: mean and deviation; bernoulli: a is the probability of 1
+  double low, high;  ///< uniform: results are clamped to these
+};
+
+/// Elements [begin, end) of the fill to y[0], y[1], ...; begin is a multiple of 4.
+template <class T>
+using FillKernel = void (*)(const RandomFill&, std::int64_t begin, std::int64_t end, T* y);
+
+/// The same distribution in each type; the bits of halfs are std::uint16_t. f16 is computed in f32 and
+/// rounded once.
+struct FillKernels {
+  FillKernel<std::uint16_t> f16;
+  FillKernel<float> f32;
+  FillKernel<double> f64;
+};
+
+struct RandomKernels {
+  FillKernels uniform, normal, bernoulli;
+};
+
+}  // namespace halfgrad::cpu
