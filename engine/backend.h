@@ -106,6 +106,7 @@ class Backend {
 
   // --- pooling: x [N, C, H, W], y [N, C, OH, OW] -----------------------------------------------------------------------
   /// index (i64, y's shape): position h*W + w of each maximum in its plane, the first on a tie; a NaN wins.
+  /// May be absent.
   virtual void max_pool2d(const View& y, const View& index, const View& x, const PoolGeometry&) = 0;
   virtual void max_pool2d_backward(const View& dx, const View& dy, const View& index) = 0;
   virtual void avg_pool2d(const View& y, const View& x, const PoolGeometry&) = 0;
@@ -133,7 +134,7 @@ class Backend {
   virtual void softmax(const View& y, const View& x, int dim, bool log) = 0;
   virtual void softmax_backward(const View& dx, const View& dy, const View& y, int dim, bool log) = 0;
 
-  // --- indexing: index is i64 and within range ---------------------------------------------------------------------------
+  // --- indexing: index is i64 and within range; sums are never f16 (the op makes them in f32 and rounds once) -------------
   /// y[i][j][k] = x[index[i][j][k]][j][k] for dim 0, and so on; y and index share a shape.
   virtual void gather(const View& y, const View& x, const View& index, int dim) = 0;
   /// y[index[i][j][k]][j][k] += src[i][j][k] for dim 0, in a fixed order.

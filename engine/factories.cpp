@@ -94,10 +94,7 @@ Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, Device d
 
 Tensor empty_like(const Tensor& x) {
   // Keeps a dense memory order such as channels-last; anything else (broadcast, sliced) becomes row-major.
-  std::int64_t extent = 1;
-  for (int d = 0; d < x.rank(); ++d) extent += (x.shape()[d] - 1) * x.strides()[d];
-  const bool dense = x.numel() > 0 && extent == x.numel();
-  return dense ? empty_strided(x.shape(), x.strides(), x.dtype(), x.device()) : empty(x.shape(), x.dtype(), x.device());
+  return is_dense(x.shape(), x.strides()) ? empty_strided(x.shape(), x.strides(), x.dtype(), x.device()) : empty(x.shape(), x.dtype(), x.device());
 }
 Tensor full_like(const Tensor& x, double value) {
   Tensor y = empty_like(x);

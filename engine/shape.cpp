@@ -41,6 +41,20 @@ Strides contiguous_strides(const Shape& shape) {
   return strides;
 }
 
+bool is_dense(const Shape& shape, const Strides& strides) {
+  const std::int64_t n = shape.numel();
+  std::int64_t filled = n == 0 ? 0 : 1;  // so many elements from the first on, by the dimensions found yet
+  for (bool grows = true; grows && filled < n;) {
+    grows = false;
+    for (std::size_t d = 0; d < shape.size(); ++d)
+      if (shape[d] > 1 && strides[d] == filled) {
+        filled *= shape[d];
+        grows = true;
+      }
+  }
+  return n > 0 && filled == n;
+}
+
 Shape broadcast_shapes(const Shape& a, const Shape& b, const char* op) {
   Shape out(std::max(a.size(), b.size()), 1);
   for (std::size_t i = 0; i < out.size(); ++i) {  // i counts from the last dimension

@@ -17,6 +17,7 @@
 #include "engine/cpu/kernels/gemm.h"
 #include "engine/cpu/kernels/optimizer.h"
 #include "engine/cpu/kernels/random.h"
+#include "engine/cpu/kernels/pool.h"
 
 namespace halfgrad::cpu {
 
@@ -27,6 +28,7 @@ struct Kernels {
   ConvKernels conv;
   RandomKernels random;
   OptimizerKernels optimizer;
+  PoolKernels pool;
 };
 
 /// The kernels for the best instruction set that this machine has, or the one named by the environment variable

@@ -54,16 +54,10 @@ void check_defined(const Tensor& x, const char* op) { check(x.defined(), "{}: an
 
 // --- layout and views -------------------------------------------------------------------------------------------------------
 
-bool is_dense(const Tensor& x) {
-  std::int64_t extent = 1;
-  for (int d = 0; d < x.rank(); ++d) extent += (x.shape()[d] - 1) * x.strides()[d];
-  return x.numel() > 0 && extent == x.numel();
-}
-
 // A new tensor in the memory order of the first operand that has its shape, so that channels-last stays channels-last.
 Tensor empty_in_order_of(const Shape& shape, DType dtype, Device device, std::initializer_list<const Tensor*> operands) {
   for (const Tensor* x : operands)
-    if (x->shape() == shape && is_dense(*x)) return empty_strided(shape, x->strides(), dtype, device);
+    if (x->shape() == shape && is_dense(shape, x->strides())) return empty_strided(shape, x->strides(), dtype, device);
   return empty(shape, dtype, device);
 }
 

@@ -32,6 +32,7 @@ inline std::int64_t window_positions(const char* op, std::int64_t size, std::int
         "{}: kernel {}, stride {} and dilation {} must be at least 1, padding {} at least 0, and each at "
         "most {}",
         op, kernel, stride, dilation, padding, limit);
+  check(size >= 1, "{}: the input has no rows or no columns, expected at least one", op);
   const std::int64_t padded = size + 2 * padding, extent = dilation * (kernel - 1) + 1;
   check(extent <= padded,
         "{}: the kernel covers {} positions but the input has {} with its padding: use a smaller kernel or "

@@ -12,6 +12,7 @@ GemmKernels gemm_kernels();
 ConvKernels conv_kernels();
 RandomKernels random_kernels();
 OptimizerKernels optimizer_kernels();
+PoolKernels pool_kernels();
 
 // A function, not a variable: a variable would be initialised at program start by code for this instruction set,
 // before anybody has asked whether the machine has it.
@@ -23,6 +24,7 @@ Kernels make_kernels() {
   table.conv = conv_kernels();
   table.random = random_kernels();
   table.optimizer = optimizer_kernels();
+  table.pool = pool_kernels();
   return table;
 }
 

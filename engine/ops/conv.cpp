@@ -1,0 +1,121 @@
+#include "engine/ops/conv.h"
+
+#include "engine/autograd.h"
+#include "engine/backend.h"
+#include "engine/ops/checks.h"
+
+namespace halfgrad {
+namespace {
+
+Conv2dGeometry geometry_of(const Conv2dOptions& o) {
+  return {{o.stride.h, o.stride.w}, {o.padding.h, o.padding.w}, {o.dilation.h, o.dilation.w}, o.groups};
+}
+
+// The shape [N, O, OH, OW] that x [N, C, H, W] and weight [O, C/groups, R, S] give; throws Error when they do
+// not fit.
+Shape output_shape(const char* op, const Shape& x, const Shape& weight, const Conv2dOptions& options) {
+  check(x.rank() == 4 && weight.rank() == 4,
+        "{}: x is {} and weight is {}, expected x [N, C, H, W] and weight [O, C/groups, R, S]", op, x.str(),
+        weight.str());
+  const std::int64_t groups = options.groups;
+  check(groups >= 1 && x[1] % groups == 0 && weight[0] % groups == 0,
+        "{}: groups is {}, expected a divisor of the {} channels of x and of the {} of weight", op, groups,
+        x[1], weight[0]);
+  check(weight[1] == x[1] / groups,
+        "{}: x {} has {} channels in each of {} group(s) but weight {} expects {}: weight is [O, C/groups, "
+        "R, S]",
+        op, x.str(), x[1] / groups, groups, weight.str(), weight[1]);
+  check(weight[0] >= 1 && weight[1] >= 1, "{}: weight is {}, expected at least one channel in and one out",
+        op, weight.str());
+  Shape y{x[0], weight[0], 0, 0};
+  for (int axis : {0, 1})
+    y[2 + axis] = detail::window_positions(op, x[2 + axis], weight[2 + axis], options.stride[axis],
+                                           options.padding[axis], options.dilation[axis]);
+  return y;
+}
+
+void check_output_gradient(const char* op, const Tensor& dy, const Shape& x, const Shape& weight,
+                           const Conv2dOptions& options) {
+  const Shape expected = output_shape(op, x, weight, options);
+  check(dy.shape() == expected, "{}: dy is {}, but a convolution of x {} with weight {} gives {}", op,
+        dy.shape().str(), x.str(), weight.str(), expected.str());
+}
+
+}  // namespace
+
+Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dOptions& options) {
+  detail::require_float("conv2d", "x", x);
+  detail::require_same("conv2d", "x", x, "weight", weight);
+  if (x.rank() == 3) return conv2d(x.unsqueeze(0), weight, bias, options).squeeze(0);
+  const Shape shape = output_shape("conv2d", x.shape(), weight.shape(), options);
+  if (bias.defined()) {
+    detail::require_same("conv2d", "x", x, "bias", bias);
+    check(bias.shape() == Shape{shape[1]}, "conv2d: bias is {}, expected [{}], one number per output channel",
+          bias.shape().str(), shape[1]);
+  }
+  const Tensor y = detail::empty_channels_last(shape, x.dtype(), x.device());
+  if (y.numel() > 0)
+    backend_for(x.device())
+        .conv2d(y.view_of_data(), x.view_of_data(), weight.view_of_data(),
+                bias.defined() ? bias.view_of_data() : View{}, geometry_of(options));
+  Tensors inputs{x, weight};
+  if (bias.defined()) inputs.push_back(bias);
+  return record(
+      "conv2d", y, inputs,
+      [x = Saved(x), w = Saved(weight), dx = needs_grad(x), dw = needs_grad(weight),
+       has_bias = bias.defined(), db = bias.defined() && needs_grad(bias), options](const Tensor& dy) {
+        const Tensor &x_ = x.get("conv2d"), &w_ = w.get("conv2d");
+        Tensors gradients{dx ? conv2d_input_gradient(dy, w_, x_.shape(), options) : Tensor(),
+                          dw ? conv2d_weight_gradient(x_, dy, w_.shape(), options) : Tensor()};
+        if (has_bias) gradients.push_back(db ? sum_to_shape(dy, {w_.size(0), 1, 1}).flatten() : Tensor());
+        return gradients;
+      });
+}
+
+// Both gradients below are bilinear too. With <a, b> the sum over all elements of a*b, the gradients g
+// satisfy <input_gradient(dy, w), g> = <dy, conv2d(g, w)> = <weight_gradient(g, dy), w> for every g: hence
+// their gradients.
+
+Tensor conv2d_input_gradient(const Tensor& dy, const Tensor& weight, const Shape& x_shape,
+                             const Conv2dOptions& options) {
+  constexpr const char* op = "conv2d_input_gradient";
+  detail::require_float(op, "dy", dy);
+  detail::require_same(op, "dy", dy, "weight", weight);
+  check_output_gradient(op, dy, x_shape, weight.shape(), options);
+  const Tensor dx = detail::empty_channels_last(x_shape, dy.dtype(), dy.device());
+  if (dx.numel() > 0)
+    backend_for(dy.device())
+        .conv2d_backward_input(dx.view_of_data(), dy.view_of_data(), weight.view_of_data(),
+                               geometry_of(options));
+  return record(op, dx, {dy, weight},
+                [dy = Saved(dy), w = Saved(weight), wants_dy = needs_grad(dy), wants_w = needs_grad(weight),
+                 options](const Tensor& g) {
+                  const Tensor& w_ = w.get(op);
+                  return Tensors{
+                      wants_dy ? conv2d(g, w_, {}, options) : Tensor(),
+                      wants_w ? conv2d_weight_gradient(g, dy.get(op), w_.shape(), options) : Tensor()};
+                });
+}
+
+Tensor conv2d_weight_gradient(const Tensor& x, const Tensor& dy, const Shape& weight_shape,
+                              const Conv2dOptions& options) {
+  constexpr const char* op = "conv2d_weight_gradient";
+  detail::require_float(op, "x", x);
+  detail::require_same(op, "x", x, "dy", dy);
+  check_output_gradient(op, dy, x.shape(), weight_shape, options);
+  // An empty batch adds nothing.
+  const Tensor dw = (x.numel() > 0 ? empty : zeros)(weight_shape, x.dtype(), x.device());
+  if (x.numel() > 0)
+    backend_for(x.device())
+        .conv2d_backward_weight(dw.view_of_data(), x.view_of_data(), dy.view_of_data(), geometry_of(options));
+  return record(op, dw, {x, dy},
+                [x = Saved(x), dy = Saved(dy), wants_x = needs_grad(x), wants_dy = needs_grad(dy),
+                 options](const Tensor& g) {
+                  const Tensor& x_ = x.get(op);
+                  return Tensors{
+                      wants_x ? conv2d_input_gradient(dy.get(op), g, x_.shape(), options) : Tensor(),
+                      wants_dy ? conv2d(x_, g, {}, options) : Tensor()};
+                });
+}
+
+}  // namespace halfgrad
