@@ -27,6 +27,10 @@ struct View {
   explicit operator bool() const { return data != nullptr; }
   std::int64_t numel() const { return shape.numel(); }
   template <class T> T* as() const { return static_cast<T*>(data); }
+  /// The element `offset` elements from the first.
+  void* at(std::int64_t offset) const {
+    return static_cast<char*>(data) + offset * static_cast<std::int64_t>(size_of(dtype));
+  }
 };
 
 enum class ReduceOp : int { sum, prod, max, min, any, all };

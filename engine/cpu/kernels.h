@@ -18,6 +18,9 @@
 #include "engine/cpu/kernels/optimizer.h"
 #include "engine/cpu/kernels/random.h"
 #include "engine/cpu/kernels/pool.h"
+#include "engine/cpu/kernels/norm.h"
+#include "engine/cpu/kernels/reduce.h"
+#include "engine/cpu/kernels/softmax.h"
 
 namespace halfgrad::cpu {
 
@@ -29,6 +32,9 @@ struct Kernels {
   RandomKernels random;
   OptimizerKernels optimizer;
   PoolKernels pool;
+  NormKernels norm;
+  ReduceKernels reduce;
+  SoftmaxKernels softmax;
 };
 
 /// The kernels for the best instruction set that this machine has, or the one named by the environment variable

@@ -13,6 +13,9 @@ ConvKernels conv_kernels();
 RandomKernels random_kernels();
 OptimizerKernels optimizer_kernels();
 PoolKernels pool_kernels();
+NormKernels norm_kernels();
+ReduceKernels reduce_kernels();
+SoftmaxKernels softmax_kernels();
 
 // A function, not a variable: a variable would be initialised at program start by code for this instruction set,
 // before anybody has asked whether the machine has it.
@@ -25,6 +28,9 @@ Kernels make_kernels() {
   table.random = random_kernels();
   table.optimizer = optimizer_kernels();
   table.pool = pool_kernels();
+  table.norm = norm_kernels();
+  table.reduce = reduce_kernels();
+  table.softmax = softmax_kernels();
   return table;
 }
 

@@ -1,0 +1,364 @@
+#include "engine/cpu/kernels/norm.h"
+
+#include "engine/cpu/kernels/lanes.h"
+
+namespace halfgrad::cpu::HALFGRAD_ISA {
+namespace {
+
+// --- walking over a tile
+// -------------------------------------------------------------------------------------------------- A tile
+// lies in memory with its channels side by side (channels-last), or with the positions of a channel side by
+// side (NCHW), or else anyhow. The first two are walked in vectors.
+
+bool channels_dense(TileStrides s) { return s.width == 1; }
+bool positions_dense(TileStrides s) { return s.length == 1; }
+
+// body.columns(w, k): the k channels w, w+1, ..., at most a vector of them. body.row(w): channel w, along
+// dense positions. body.scalar(w): channel w, anyhow.
+template <class T, class Body>
+HALFGRAD_INLINE void walk(std::int64_t width, bool columns, bool rows, Body body) {
+  if (columns) {
+    std::int64_t w = 0;
+    for (; w + lanes_of<T> <= width; w += lanes_of<T>) body.columns(w, std::int64_t{lanes_of<T>});
+    if (w < width) body.columns(w, width - w);
+  } else if (rows) {
+    for (std::int64_t w = 0; w < width; ++w) body.row(w);
+  } else {
+    for (std::int64_t w = 0; w < width; ++w) body.scalar(w);
+  }
+}
+
+template <class N, class V>
+HALFGRAD_INLINE void store_doubles(double* out, V v, std::int64_t n) {
+  N lanes[sizeof(V) / sizeof(N)];
+  store(lanes, v);
+  for (std::int64_t i = 0; i < n; ++i) out[i] = static_cast<double>(lanes[i]);
+}
+
+// --- statistics of a batch
+// ------------------------------------------------------------------------------------------------
+
+// The mean of a tile, then the distances from it while the tile is in the cache. The sum of distances, which
+// would be 0 without rounding, corrects both (Chan, Golub and LeVeque, 1983).
+struct Spread {
+  double mean, squares;
+  Spread(double mean_so_far, double distances, double squared, double n)
+      : mean(mean_so_far + distances / n), squares(squared - distances * distances / n) {}
+};
+
+template <class T>
+struct Moments {
+  using N = Number<T>;
+  using V = Vector<T>;
+  double* out;
+  const T* x;
+  std::int64_t width, length;
+  TileStrides s;
+
+  HALFGRAD_INLINE void write(std::int64_t w, Spread m) const {
+    out[w] = static_cast<double>(length);
+    out[width + w] = m.mean;
+    out[2 * width + w] = m.squares;
+  }
+
+  HALFGRAD_INLINE void columns(std::int64_t w, std::int64_t k) const {
+    V sum = {};
+    for (std::int64_t i = 0; i < length; ++i) sum = sum + load_n(x + w + i * s.length, k);
+    const V mean = sum / spread<T>(static_cast<N>(length));
+    V distances = {}, squares = {};
+    for (std::int64_t i = 0; i < length; ++i) {
+      const V d = load_n(x + w + i * s.length, k) - mean;
+      distances = distances + d;
+      squares = fma(d, d, squares);
+    }
+    double all[3][lanes_of<T>];
+    store_doubles<N>(all[0], mean, lanes_of<T>);
+    store_doubles<N>(all[1], distances, lanes_of<T>);
+    store_doubles<N>(all[2], squares, lanes_of<T>);
+    for (std::int64_t i = 0; i < k; ++i)
+      write(w + i, Spread(all[0][i], all[1][i], all[2][i], static_cast<double>(length)));
+  }
+
+  void row(std::int64_t w) const {
+    const T* line = x + w * s.width;
+    const N sum = pairwise_sum<T>(
+        0, length, [&](std::int64_t i, std::int64_t k) HALFGRAD_LAMBDA { return load_n(line + i, k); });
+    const N mean = sum / static_cast<N>(length);
+    const V means = spread<T>(mean);
+    constexpr int kVectors = 2;
+    V distances[kVectors] = {}, squares[kVectors] = {};
+    std::int64_t i = 0;
+    for (; i + kVectors * lanes_of<T> <= length; i += kVectors * lanes_of<T>)
+      unroll<kVectors>([&](auto v) HALFGRAD_LAMBDA {
+        const V d = load(line + i + v * lanes_of<T>) - means;
+        distances[v] = distances[v] + d;
+        squares[v] = fma(d, d, squares[v]);
+      });
+    double distance = static_cast<double>(sum_of_lanes(distances[0] + distances[1]));
+    double squared = static_cast<double>(sum_of_lanes(squares[0] + squares[1]));
+    for (; i < length; ++i) {
+      const N d = number(line[i]) - mean;
+      distance += static_cast<double>(d);
+      squared += static_cast<double>(d * d);
+    }
+    write(w, Spread(static_cast<double>(mean), distance, squared, static_cast<double>(length)));
+  }
+
+  void scalar(std::int64_t w) const {
+    const T* line = x + w * s.width;
+    double sum = 0, distances = 0, squares = 0;
+    for (std::int64_t i = 0; i < length; ++i) sum += static_cast<double>(number(line[i * s.length]));
+    const double mean = sum / static_cast<double>(length);
+    for (std::int64_t i = 0; i < length; ++i) {
+      const double d = static_cast<double>(number(line[i * s.length])) - mean;
+      distances += d;
+      squares += d * d;
+    }
+    write(w, Spread(mean, distances, squares, static_cast<double>(length)));
+  }
+};
+
+template <class T>
+void moments(double* out, const void* x, std::int64_t width, std::int64_t length, TileStrides s) {
+  walk<T>(width, channels_dense(s), positions_dense(s),
+          Moments<T>{out, static_cast<const T*>(x), width, length, s});
+}
+
+// --- y = (x - mean) * scale + shift
+// ---------------------------------------------------------------------------------------
+
+template <class T>
+struct Normalize {
+  using N = Number<T>;
+  using V = Vector<T>;
+  T* y;
+  const T* x;
+  std::int64_t length;
+  TileStrides ys, xs;
+  const N *mean, *scale, *shift;
+
+  HALFGRAD_INLINE void columns(std::int64_t w, std::int64_t k) const {
+    const V m = load_n(mean + w, k), a = load_n(scale + w, k), b = load_n(shift + w, k);
+    for (std::int64_t i = 0; i < length; ++i)
+      store_n(y + w + i * ys.length, fma(load_n(x + w + i * xs.length, k) - m, a, b), k);
+  }
+  HALFGRAD_INLINE void row(std::int64_t w) const {
+    const V m = spread<T>(mean[w]), a = spread<T>(scale[w]), b = spread<T>(shift[w]);
+    const T* from = x + w * xs.width;
+    T* to = y + w * ys.width;
+    std::int64_t i = 0;
+    for (; i + lanes_of<T> <= length; i += lanes_of<T>) store(to + i, fma(load(from + i) - m, a, b));
+    if (i < length) store_n(to + i, fma(load_n(from + i, length - i) - m, a, b), length - i);
+  }
+  void scalar(std::int64_t w) const {
+    for (std::int64_t i = 0; i < length; ++i)
+      assign(y[w * ys.width + i * ys.length],
+             (number(x[w * xs.width + i * xs.length]) - mean[w]) * scale[w] + shift[w]);
+  }
+};
+
+template <class T>
+void normalize(void* y, const void* x, std::int64_t width, std::int64_t length, TileStrides ys,
+               TileStrides xs, const void* mean, const void* scale, const void* shift) {
+  using N = Number<T>;
+  walk<T>(
+      width, channels_dense(xs) && channels_dense(ys), positions_dense(xs) && positions_dense(ys),
+      Normalize<T>{static_cast<T*>(y), static_cast<const T*>(x), length, ys, xs, static_cast<const N*>(mean),
+                   static_cast<const N*>(scale), static_cast<const N*>(shift)});
+}
+
+// --- the gradient of batch normalisation
+// ------------------------------------------------------------------------------------
+
+template <class T>
+struct GradientSums {
+  using N = Number<T>;
+  using V = Vector<T>;
+  double* out;
+  const T *dy, *x;
+  std::int64_t width, length;
+  TileStrides ds, xs;
+  const N* mean;
+
+  HALFGRAD_INLINE void columns(std::int64_t w, std::int64_t k) const {
+    const V m = load_n(mean + w, k);
+    V sum = {}, product = {};
+    for (std::int64_t i = 0; i < length; ++i) {
+      const V d = load_n(dy + w + i * ds.length, k);
+      sum = sum + d;
+      product = fma(d, load_n(x + w + i * xs.length, k) - m, product);
+    }
+    store_doubles<N>(out + w, sum, k);
+    store_doubles<N>(out + width + w, product, k);
+  }
+  void row(std::int64_t w) const {
+    const V m = spread<T>(mean[w]);
+    const T *d = dy + w * ds.width, *line = x + w * xs.width;
+    out[w] = static_cast<double>(pairwise_sum<T>(
+        0, length, [&](std::int64_t i, std::int64_t k) HALFGRAD_LAMBDA { return load_n(d + i, k); }));
+    // Lanes beyond the end hold 0 * (0 - mean), unless the mean is not finite, in which case the rest is not
+    // either.
+    out[width + w] =
+        static_cast<double>(pairwise_sum<T>(0, length, [&](std::int64_t i, std::int64_t k) HALFGRAD_LAMBDA {
+          return load_n(d + i, k) * (load_n(line + i, k) - m);
+        }));
+  }
+  void scalar(std::int64_t w) const {
+    double sum = 0, product = 0;
+    for (std::int64_t i = 0; i < length; ++i) {
+      const N d = number(dy[w * ds.width + i * ds.length]);
+      sum += static_cast<double>(d);
+      product += static_cast<double>(d * (number(x[w * xs.width + i * xs.length]) - mean[w]));
+    }
+    out[w] = sum;
+    out[width + w] = product;
+  }
+};
+
+template <class T>
+void gradient_sums(double* out, const void* dy, const void* x, std::int64_t width, std::int64_t length,
+                   TileStrides ds, TileStrides xs, const void* mean) {
+  walk<T>(width, channels_dense(xs) && channels_dense(ds), positions_dense(xs) && positions_dense(ds),
+          GradientSums<T>{out, static_cast<const T*>(dy), static_cast<const T*>(x), width, length, ds, xs,
+                          static_cast<const Number<T>*>(mean)});
+}
+
+template <class T>
+struct Gradient {
+  using N = Number<T>;
+  using V = Vector<T>;
+  T* dx;
+  const T *dy, *x;
+  std::int64_t length;
+  TileStrides s, ds, xs;
+  const N *mean, *scale, *slope, *shift;
+
+  HALFGRAD_INLINE void columns(std::int64_t w, std::int64_t k) const {
+    const V m = load_n(mean + w, k), a = load_n(scale + w, k), b = load_n(slope + w, k),
+            c = load_n(shift + w, k);
+    for (std::int64_t i = 0; i < length; ++i) {
+      const V distance = load_n(x + w + i * xs.length, k) - m;
+      store_n(dx + w + i * s.length, fma(load_n(dy + w + i * ds.length, k), a, fma(distance, b, c)), k);
+    }
+  }
+  HALFGRAD_INLINE void row(std::int64_t w) const {
+    const V m = spread<T>(mean[w]), a = spread<T>(scale[w]), b = spread<T>(slope[w]), c = spread<T>(shift[w]);
+    const T *d = dy + w * ds.width, *line = x + w * xs.width;
+    T* to = dx + w * s.width;
+    for (std::int64_t i = 0; i < length; i += lanes_of<T>) {
+      const std::int64_t k = length - i < lanes_of<T> ? length - i : lanes_of<T>;
+      store_n(to + i, fma(load_n(d + i, k), a, fma(load_n(line + i, k) - m, b, c)), k);
+    }
+  }
+  void scalar(std::int64_t w) const {
+    for (std::int64_t i = 0; i < length; ++i)
+      assign(dx[w * s.width + i * s.length],
+             number(dy[w * ds.width + i * ds.length]) * scale[w] +
+                 ((number(x[w * xs.width + i * xs.length]) - mean[w]) * slope[w] + shift[w]));
+  }
+};
+
+template <class T>
+void gradient(void* dx, const void* dy, const void* x, std::int64_t width, std::int64_t length, TileStrides s,
+              TileStrides ds, TileStrides xs, const void* mean, const void* scale, const void* slope,
+              const void* shift) {
+  using N = Number<T>;
+  walk<T>(width, channels_dense(s) && channels_dense(ds) && channels_dense(xs),
+          positions_dense(s) && positions_dense(ds) && positions_dense(xs),
+          Gradient<T>{static_cast<T*>(dx), static_cast<const T*>(dy), static_cast<const T*>(x), length, s, ds,
+                      xs, static_cast<const N*>(mean), static_cast<const N*>(scale),
+                      static_cast<const N*>(slope), static_cast<const N*>(shift)});
+}
+
+// --- layer normalisation, a row at a time
+// -----------------------------------------------------------------------------------
+
+template <class T>
+void layer_norm(void* y, void* mean_out, void* rstd_out, const void* x, std::int64_t n, std::int64_t y_stride,
+                std::int64_t x_stride, const void* weight_memory, const void* bias_memory, double eps,
+                void* memory) {
+  using N = Number<T>;
+  using V = Vector<T>;
+  auto* row = static_cast<N*>(memory);
+  const auto *weight = static_cast<const N*>(weight_memory), *bias = static_cast<const N*>(bias_memory);
+  load_line(row, static_cast<const T*>(x), n, x_stride);
+  const auto length = static_cast<double>(n);
+  const N rough = static_cast<N>(
+      static_cast<double>(pairwise_sum<T>(
+          0, n, [&](std::int64_t i, std::int64_t k) HALFGRAD_LAMBDA { return load_n(row + i, k); })) /
+      length);
+  for (std::int64_t i = 0; i < n; ++i) row[i] -= rough;
+  const N distances = pairwise_sum<T>(
+      0, n, [&](std::int64_t i, std::int64_t k) HALFGRAD_LAMBDA { return load_n(row + i, k); });
+  const N squares = pairwise_sum<T>(0, n, [&](std::int64_t i, std::int64_t k) HALFGRAD_LAMBDA {
+    const V d = load_n(row + i, k);
+    return d * d;
+  });
+  const Spread moments(static_cast<double>(rough), static_cast<double>(distances),
+                       static_cast<double>(squares), length);
+  const N mean = static_cast<N>(moments.mean);
+  const N rstd = static_cast<N>(1 / __builtin_sqrt(moments.squares / length + eps));
+  *static_cast<N*>(mean_out) = mean;
+  *static_cast<N*>(rstd_out) = rstd;
+  // The distances are those from `rough`; what is left to the mean itself is small and added to each.
+  const N rest = static_cast<N>(static_cast<double>(rough) - moments.mean);
+  for (std::int64_t i = 0; i < n; ++i) row[i] = (row[i] + rest) * rstd * weight[i] + bias[i];
+  store_line(static_cast<T*>(y), row, n, y_stride);
+}
+
+// g = dy * weight and z = (x - mean) * rstd give dx = rstd * (g - mean(g) - z * mean(g z)).
+template <class T>
+void layer_norm_backward(void* dx, void* dweight_memory, void* dbias_memory, const void* dy, const void* x,
+                         std::int64_t n, std::int64_t dx_stride, std::int64_t dy_stride,
+                         std::int64_t x_stride, double mean_value, double rstd_value,
+                         const void* weight_memory, void* memory) {
+  using N = Number<T>;
+  auto *g = static_cast<N*>(memory), *z = g + n;
+  auto *dweight = static_cast<N*>(dweight_memory), *dbias = static_cast<N*>(dbias_memory);
+  const auto* weight = static_cast<const N*>(weight_memory);
+  const N mean = static_cast<N>(mean_value), rstd = static_cast<N>(rstd_value);
+  load_line(g, static_cast<const T*>(dy), n, dy_stride);
+  load_line(z, static_cast<const T*>(x), n, x_stride);
+  for (std::int64_t i = 0; i < n; ++i) {
+    z[i] = (z[i] - mean) * rstd;
+    dweight[i] += g[i] * z[i];
+    dbias[i] += g[i];
+    g[i] *= weight[i];
+  }
+  if (dx == nullptr) return;
+  const auto length = static_cast<double>(n);
+  const N mean_g = static_cast<N>(
+      static_cast<double>(pairwise_sum<T>(
+          0, n, [&](std::int64_t i, std::int64_t k) HALFGRAD_LAMBDA { return load_n(g + i, k); })) /
+      length);
+  const N mean_gz =
+      static_cast<N>(static_cast<double>(pairwise_sum<T>(0, n,
+                                                         [&](std::int64_t i, std::int64_t k) HALFGRAD_LAMBDA {
+                                                           return load_n(g + i, k) * load_n(z + i, k);
+                                                         })) /
+                     length);
+  for (std::int64_t i = 0; i < n; ++i) g[i] = rstd * (g[i] - mean_g - z[i] * mean_gz);
+  store_line(static_cast<T*>(dx), g, n, dx_stride);
+}
+
+template <class T>
+void fill(NormKernels& k, int dtype) {
+  k.moments[dtype] = moments<T>;
+  k.normalize[dtype] = normalize<T>;
+  k.gradient_sums[dtype] = gradient_sums<T>;
+  k.gradient[dtype] = gradient<T>;
+  k.layer_norm[dtype] = layer_norm<T>;
+  k.layer_norm_backward[dtype] = layer_norm_backward<T>;
+}
+
+}  // namespace
+
+NormKernels norm_kernels() {
+  NormKernels k;
+  fill<half_bits>(k, 0);
+  fill<float>(k, 1);
+  fill<double>(k, 2);
+  return k;
+}
+
+}  // namespace halfgrad::cpu::HALFGRAD_ISA
