@@ -57,15 +57,21 @@ void Optimizer::set_lr(double lr) {
   for (ParamGroup& group : groups_) group.lr = lr;
 }
 
-void Optimizer::step(double grad_scale) {
-  check(std::isfinite(grad_scale), "{}: step was given grad_scale {}; expected a finite number", name_,
-        grad_scale);
+void Optimizer::step(double grad_scale) { step(std::vector<double>(groups_.size(), grad_scale)); }
+
+void Optimizer::step(const std::vector<double>& grad_scale_by_group) {
+  check(grad_scale_by_group.size() == groups_.size(), "{}: step was given {} grad_scales for {} groups",
+        name_, grad_scale_by_group.size(), groups_.size());
+  for (const double grad_scale : grad_scale_by_group)
+    check(std::isfinite(grad_scale), "{}: step was given grad_scale {}; expected a finite number", name_,
+          grad_scale);
   const NoGrad guard;
   if (masters_) use_masters(flat_);  // for what was unfrozen since
-  for (ParamGroup& group : groups_) {
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    ParamGroup& group = groups_[g];
     if (!group.trainable) continue;
     for (Entry& entry : group.entries)
-      if (entry.param.grad().defined()) step_entry(group, entry, grad_scale);
+      if (entry.param.grad().defined()) step_entry(group, entry, grad_scale_by_group[g]);
   }
 }
 

@@ -46,6 +46,17 @@ TEST_CASE("each group has its own learning rate, which may change between steps"
   CHECK(b.to_vector<double>()[0] == -2.75);
 }
 
+TEST_CASE("each group can have its own gradient scale") {
+  Tensor a = zeros({2}).requires_grad_(), b = zeros({2}).requires_grad_();
+  SGD optimizer({GroupSpec{.params = {a}}, GroupSpec{.params = {b}}}, {.lr = 1});
+  a.set_grad(ones({2}));
+  b.set_grad(ones({2}));
+  optimizer.step(std::vector<double>{0.5, 0.25});
+  CHECK(a.to_vector<double>()[0] == -0.5);
+  CHECK(b.to_vector<double>()[0] == -0.25);
+  CHECK_THROWS_AS(optimizer.step(std::vector<double>{0.5}), Error);
+}
+
 TEST_CASE("a frozen group and a parameter without gradient keep weights, state and step count") {
   for (const auto& [name, make] : all_optimizers())
     for (const DType dtype : {f16, f32}) {
