@@ -60,14 +60,14 @@ Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const C
                 bias.defined() ? bias.view_of_data() : View{}, geometry_of(options));
   Tensors inputs{x, weight};
   if (bias.defined()) inputs.push_back(bias);
+  const bool dx = needs_grad(x), dw = needs_grad(weight), db = needs_grad(bias);
   return record(
       "conv2d", y, inputs,
-      [x = Saved(x), w = Saved(weight), dx = needs_grad(x), dw = needs_grad(weight),
-       has_bias = bias.defined(), db = bias.defined() && needs_grad(bias), options](const Tensor& dy) {
-        const Tensor &x_ = x.get("conv2d"), &w_ = w.get("conv2d");
-        Tensors gradients{dx ? conv2d_input_gradient(dy, w_, x_.shape(), options) : Tensor(),
-                          dw ? conv2d_weight_gradient(x_, dy, w_.shape(), options) : Tensor()};
-        if (has_bias) gradients.push_back(db ? sum_to_shape(dy, {w_.size(0), 1, 1}).flatten() : Tensor());
+      [x = Saved(dw ? x : Tensor()), w = Saved(dx ? weight : Tensor()), dx, dw, db, x_shape = x.shape(),
+       w_shape = weight.shape(), has_bias = bias.defined(), options](const Tensor& dy) {
+        Tensors gradients{dx ? conv2d_input_gradient(dy, w.get("conv2d"), x_shape, options) : Tensor(),
+                          dw ? conv2d_weight_gradient(x.get("conv2d"), dy, w_shape, options) : Tensor()};
+        if (has_bias) gradients.push_back(db ? sum_to_shape(dy, {dy.size(1), 1, 1}).flatten() : Tensor());
         return gradients;
       });
 }
@@ -87,13 +87,12 @@ Tensor conv2d_input_gradient(const Tensor& dy, const Tensor& weight, const Shape
     backend_for(dy.device())
         .conv2d_backward_input(dx.view_of_data(), dy.view_of_data(), weight.view_of_data(),
                                geometry_of(options));
+  const bool to_dy = needs_grad(dy), to_w = needs_grad(weight);
   return record(op, dx, {dy, weight},
-                [dy = Saved(dy), w = Saved(weight), wants_dy = needs_grad(dy), wants_w = needs_grad(weight),
-                 options](const Tensor& g) {
-                  const Tensor& w_ = w.get(op);
-                  return Tensors{
-                      wants_dy ? conv2d(g, w_, {}, options) : Tensor(),
-                      wants_w ? conv2d_weight_gradient(g, dy.get(op), w_.shape(), options) : Tensor()};
+                [dy = Saved(to_w ? dy : Tensor()), w = Saved(to_dy ? weight : Tensor()), to_dy, to_w,
+                 w_shape = weight.shape(), options](const Tensor& g) {
+                  return Tensors{to_dy ? conv2d(g, w.get(op), {}, options) : Tensor(),
+                                 to_w ? conv2d_weight_gradient(g, dy.get(op), w_shape, options) : Tensor()};
                 });
 }
 
@@ -108,13 +107,12 @@ Tensor conv2d_weight_gradient(const Tensor& x, const Tensor& dy, const Shape& we
   if (x.numel() > 0)
     backend_for(x.device())
         .conv2d_backward_weight(dw.view_of_data(), x.view_of_data(), dy.view_of_data(), geometry_of(options));
+  const bool to_x = needs_grad(x), to_dy = needs_grad(dy);
   return record(op, dw, {x, dy},
-                [x = Saved(x), dy = Saved(dy), wants_x = needs_grad(x), wants_dy = needs_grad(dy),
-                 options](const Tensor& g) {
-                  const Tensor& x_ = x.get(op);
-                  return Tensors{
-                      wants_x ? conv2d_input_gradient(dy.get(op), g, x_.shape(), options) : Tensor(),
-                      wants_dy ? conv2d(x_, g, {}, options) : Tensor()};
+                [x = Saved(to_dy ? x : Tensor()), dy = Saved(to_x ? dy : Tensor()), to_x, to_dy,
+                 x_shape = x.shape(), options](const Tensor& g) {
+                  return Tensors{to_x ? conv2d_input_gradient(dy.get(op), g, x_shape, options) : Tensor(),
+                                 to_dy ? conv2d(x.get(op), g, {}, options) : Tensor()};
                 });
 }
 

@@ -110,15 +110,17 @@ Tensor multiply_matrices(const Tensor& a, const Tensor& b) {
   if (y.numel() > 0)
     multiply(backend_for(a.device()), y.view_of_data(), expand_batch(a.detach(), batch).view_of_data(),
              expand_batch(b.detach(), batch).view_of_data());
-  return record(
-      "matmul", y, {a, b},
-      [a = Saved(a), b = Saved(b), da = needs_grad(a), db = needs_grad(b), batch](const Tensor& dy) {
-        const Tensor& a_ = a.get("matmul");
-        const Tensor& b_ = b.get("matmul");
-        return Tensors{
-            da ? product_summed_to(batch_of(a_), dy, expand_batch(b_, batch).transpose(-1, -2)) : Tensor(),
-            db ? product_summed_to(batch_of(b_), expand_batch(a_, batch).transpose(-1, -2), dy) : Tensor()};
-      });
+  // The gradient of each operand needs the other one.
+  const bool da = needs_grad(a), db = needs_grad(b);
+  return record("matmul", y, {a, b},
+                [a = Saved(db ? a : Tensor()), b = Saved(da ? b : Tensor()), da, db, a_batch = batch_of(a),
+                 b_batch = batch_of(b), batch](const Tensor& dy) {
+                  const auto transposed = [&](const Saved& x) {
+                    return expand_batch(x.get("matmul"), batch).transpose(-1, -2);
+                  };
+                  return Tensors{da ? product_summed_to(a_batch, dy, transposed(b)) : Tensor(),
+                                 db ? product_summed_to(b_batch, transposed(a), dy) : Tensor()};
+                });
 }
 
 }  // namespace
@@ -132,8 +134,7 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
   const std::int64_t b_rows = b.size(b.rank() == 1 ? 0 : -2);
   check(a.size(-1) == b_rows,
         "matmul: a is {} and b is {}; the last dimension of a ({}) must equal the {} dimension of b ({}): "
-        "transpose or "
-        "reshape one of them",
+        "transpose or reshape one of them",
         a.shape().str(), b.shape().str(), a.size(-1), b.rank() == 1 ? "only" : "second to last", b_rows);
   Tensor y = multiply_matrices(a.rank() == 1 ? a.unsqueeze(0) : a, b.rank() == 1 ? b.unsqueeze(1) : b);
   if (b.rank() == 1) y = y.squeeze(-1);
@@ -167,9 +168,10 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
               transposed.unsqueeze(0).view_of_data(), bias.defined() ? bias.view_of_data() : View{});
   Tensors inputs{flat, weight};
   if (bias.defined()) inputs.push_back(bias);
+  const bool dx = needs_grad(flat), dw = needs_grad(weight), db = needs_grad(bias);
   return record("linear", y, inputs,
-                [x = Saved(flat), w = Saved(weight), dx = needs_grad(flat), dw = needs_grad(weight),
-                 has_bias = bias.defined(), db = bias.defined() && needs_grad(bias)](const Tensor& dy) {
+                [x = Saved(dw ? flat : Tensor()), w = Saved(dx ? weight : Tensor()), dx, dw, db,
+                 has_bias = bias.defined()](const Tensor& dy) {
                   Tensors gradients{dx ? matmul(dy, w.get("linear")) : Tensor(),
                                     dw ? matmul(dy.t(), x.get("linear")) : Tensor()};
                   if (has_bias) gradients.push_back(db ? sum_to_shape(dy, {dy.size(1)}) : Tensor());

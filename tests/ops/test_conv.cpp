@@ -165,6 +165,14 @@ TEST_CASE("conv2d computes the gradients that are wanted and no others") {
   CHECK(b.grad().item() == 4096);
 }
 
+TEST_CASE("an input whose value no gradient needs may be changed after the forward") {
+  const Tensor x = random({1, 1, 3, 3}).requires_grad_(), w = random({1, 1, 2, 2}),
+               dy = ones({1, 1, 2, 2}, f64);
+  const Tensor h = x * 2.0, y = conv2d(h, w);
+  h.detach().zero_();  // dx needs w alone
+  check_equal(grad(y, {x}, dy)[0], conv2d_input_gradient(dy, w, x.shape()) * 2.0);
+}
+
 TEST_CASE("conv2d of f16 sums in f32") {
   CHECK(conv2d(ones({1, 1, 64, 64}, f16), ones({1, 1, 64, 64}, f16)).item() == 4096);
   const Tensor large = tensor({65504, 65504, -65504}, f16).view({1, 3, 1, 1});

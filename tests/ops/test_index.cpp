@@ -199,4 +199,5 @@ TEST_CASE("indexing errors say what does not fit") {
   CHECK(contains(error_of([&] { embedding(i, x, 3); }), "padding_idx is 3"));
   CHECK(contains(error_of([&] { one_hot(i, 0); }), "num_classes is 0"));
   CHECK(contains(error_of([&] { one_hot(zeros({0}, i64)); }), "infer"));
+  CHECK(error_of([&] { one_hot(i, INT64_MAX); }) != "");  // more memory than there is
 }

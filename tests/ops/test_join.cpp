@@ -139,6 +139,7 @@ TEST_CASE("joining errors say what does not fit") {
   CHECK(contains(error_of([] { pad(ones({5}), {1, 1, 1, 1}); }), "at most 1 dimensions"));
   CHECK(contains(error_of([] { pad(ones({5}), {-3, -3}); }), "below 0"));
   CHECK(contains(error_of([] { pad(ones({5}), {INT64_MAX, 0}); }), "pad"));
+  CHECK(error_of([] { pad(ones({1, 1, 1}), Shape(6, INT32_MAX)); }) != "");  // more memory than there is
   CHECK(contains(error_of([] { flip(ones({5}), {1}); }), "flip"));
   CHECK(contains(error_of([] { flip(ones({5}), {0, 0}); }), "flip"));
 }

@@ -230,4 +230,7 @@ TEST_CASE("the pools' errors say what does not fit") {
   CHECK(contains(error_of([&] { max_pool2d(ones({1, 1, 0, 4}), 2); }), "x is [1, 1, 0, 4]"));
   CHECK(contains(error_of([&] { adaptive_avg_pool2d(x, 0); }), "output is 0x0"));
   CHECK(contains(error_of([&] { max_pool2d(Tensor(), 2); }), "undefined"));
+  CHECK(error_of([&] {
+          adaptive_avg_pool2d(ones({1, 4, 2, 2}), INT32_MAX);
+        }) != "");  // more memory than there is
 }
