@@ -53,14 +53,14 @@ inline double fma_peak() {
   constexpr int kSums = 12, kSteps = 2000, kChunks = 64;
   const double seconds = median_seconds([] {
     halfgrad::cpu::parallel_for(kChunks, 1, [](std::int64_t, std::int64_t) {
-      vector s0 = {}, s1 = {}, s2 = {}, s3 = {}, s4 = {}, s5 = {}, s6 = {}, s7 = {}, s8 = {}, s9 = {}, s10 = {}, s11 = {};
-      vector x = vector{} + 1.5F, y = vector{} + 0.25F;
-      asm volatile("" : "+x"(x), "+x"(y));  // the compiler may not know their values
+      vector s0 = {}, s1 = s0 + 1, s2 = s0 + 2, s3 = s0 + 3, s4 = s0 + 4, s5 = s0 + 5;
+      vector s6 = s0 + 6, s7 = s0 + 7, s8 = s0 + 8, s9 = s0 + 9, s10 = s0 + 10, s11 = s0 + 11;
+      vector x = vector{} + 0.5F, y = vector{} + 0.25F;
       for (int i = 0; i < kSteps; ++i) {
-        s0 = x * y + s0, s1 = x * y + s1, s2 = x * y + s2, s3 = x * y + s3;
-        s4 = x * y + s4, s5 = x * y + s5, s6 = x * y + s6, s7 = x * y + s7;
-        s8 = x * y + s8, s9 = x * y + s9, s10 = x * y + s10, s11 = x * y + s11;
-        asm volatile("" : "+x"(x), "+x"(y));  // nor share the products between steps
+        asm volatile("" : "+x"(x), "+x"(y));  // the compiler may not know their values
+        s0 = s0 * x + y, s1 = s1 * x + y, s2 = s2 * x + y, s3 = s3 * x + y;
+        s4 = s4 * x + y, s5 = s5 * x + y, s6 = s6 * x + y, s7 = s7 * x + y;
+        s8 = s8 * x + y, s9 = s9 * x + y, s10 = s10 * x + y, s11 = s11 * x + y;
       }
       vector sum = ((s0 + s1) + (s2 + s3)) + ((s4 + s5) + (s6 + s7)) + ((s8 + s9) + (s10 + s11));
       asm volatile("" : "+x"(sum));

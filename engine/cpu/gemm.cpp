@@ -105,7 +105,11 @@ void for_each_block(const Batch<T>& batch, const Run& run) {
   const std::int64_t wanted = std::min(kTasks, work * batch.count / kTaskWork);
   // Every cut through the columns prepares a once more, every cut through the rows packs b once more.
   while (rows.count * columns.count * batch.count < wanted) {
-    if (columns.size >= 4 * kUnit || (columns.size >= 2 * kUnit && rows.size < 112)) {
+    if (columns.size >= 4 * kUnit && columns.size >= rows.size) {
+      columns = cut(whole.n, columns.size / 2, kUnit);
+    } else if (rows.size >= 112) {
+      rows = cut(whole.m, (rows.size + 1) / 2, 1);
+    } else if (columns.size >= 2 * kUnit) {
       columns = cut(whole.n, columns.size / 2, kUnit);
     } else if (rows.size >= 28) {
       rows = cut(whole.m, (rows.size + 1) / 2, 1);

@@ -11,99 +11,125 @@ namespace {
 template <class T>
 void finish_tile(const GemmProblem<T>& p, const float* sums, std::ptrdiff_t sums_row, std::int64_t i0, std::int64_t j0,
                  std::int64_t rows, std::int64_t columns) {
-  for (std::int64_t i = 0; i < rows; ++i) {
+  // The strides are copied into variables, or else every store would make the compiler read them again.
+  const std::ptrdiff_t c_row = p.c_row, c_col = p.c_col, bias_row = p.bias_row, bias_col = p.bias_col;
+  T* c = p.c + i0 * c_row + j0 * c_col;
+  const T* bias = p.bias == nullptr ? nullptr : p.bias + i0 * bias_row + j0 * bias_col;
+  for (std::int64_t i = 0; i < rows; ++i, c += c_row, sums += sums_row) {
     for (std::int64_t j = 0; j < columns; j += kLanes) {
       const std::int64_t width = minimum(kLanes, columns - j);
-      vfloat sum = load(sums + i * sums_row + j);
-      if (p.bias != nullptr) {
-        const T* bias = p.bias + (i0 + i) * p.bias_row + (j0 + j) * p.bias_col;
-        if (p.bias_col == 1) {
-          sum += load_n(bias, width);
+      vfloat sum = load(sums + j);
+      if (bias != nullptr) {
+        const T* from = bias + i * bias_row + j * bias_col;
+        if (bias_col == 1) {
+          sum += load_n(from, width);
         } else {
-          for (std::int64_t l = 0; l < width; ++l) sum[l] += to_float(bias[l * p.bias_col]);
+          for (std::int64_t l = 0; l < width; ++l) sum[l] += to_float(from[l * bias_col]);
         }
       }
-      T* c = p.c + (i0 + i) * p.c_row + (j0 + j) * p.c_col;
-      if (p.c_col == 1) {
-        store_n(c, sum, width);
+      if (c_col == 1 && width == kLanes) {
+        store(c + j, sum);
+      } else if (c_col == 1) {
+        store_n(c + j, sum, width);
       } else {
-        for (std::int64_t l = 0; l < width; ++l) convert(sum[l], c[l * p.c_col]);
+        for (std::int64_t l = 0; l < width; ++l) convert(sum[l], c[(j + l) * c_col]);
       }
     }
   }
 }
 
-// The product, kGemmBlockDepth of k at a time: pack that much of b, prepare that much of a, then one micro-kernel per
-// tile of c.
+// A block of c, computed in passes of at most kGemmBlockDepth of k: pack that much of b, prepare that much of a, then
+// run one micro-kernel per tile of c.
 template <class T>
-void block(const GemmProblem<T>& p, float* scratch) {
-  constexpr bool is_float = sizeof(T) == sizeof(float);
-  const std::int64_t passes = (p.k + kGemmBlockDepth - 1) / kGemmBlockDepth;
-  const std::int64_t max_depth = passes > 1 ? (p.k + passes - 1) / passes : p.k;
-  const Panels panels(p.m);
+class Block {
+ public:
+  Block(const GemmProblem<T>& problem, float* scratch)
+      : p(problem),
+        passes((p.k + kGemmBlockDepth - 1) / kGemmBlockDepth),
+        max_depth(passes > 1 ? (p.k + passes - 1) / passes : p.k),
+        sums_row(passes > 1 ? round_up(p.n, kTileColumns) : kTileColumns),
+        packed_b(scratch),
+        sums(packed_b + max_depth * round_up(p.n, kTileColumns)),
+        prepared_a(sums + (passes > 1 ? p.m * sums_row : 0)),
+        // Packing b would not pay where it is read only once, by a single row of tiles.
+        columns_in_place(kIsFloat && p.b_col == 1 && p.m <= kTileRows ? p.n / kTileColumns * kTileColumns : 0) {}
 
-  // b is read once when all of a's rows fit in one tile: packing it would not pay.
-  const bool b_in_place = is_float && p.b_col == 1 && panels.count == 1;
+  void run() {
+    std::int64_t k = 0;
+    do {  // at least once: with k = 0 the micro-kernels write zeros
+      const std::int64_t depth = minimum(max_depth, p.k - k);
+      run_pass(k, depth);
+      k += depth;
+    } while (k < p.k);
+  }
 
-  // Sums go straight to c if they may be stored there as they are. Otherwise to `sums`: the whole block if k takes
-  // several passes, else one tile that is finished right away.
-  const bool c_in_place = is_float && p.c_col == 1 && p.bias == nullptr;
-  alignas(64) float one_tile[kTileRows * kTileColumns];
-  const std::ptrdiff_t sums_row = passes > 1 ? round_up(p.n, kTileColumns) : kTileColumns;
+ private:
+  static constexpr bool kIsFloat = sizeof(T) == sizeof(float);
 
-  float* packed_b = scratch;
-  float* sums = packed_b + max_depth * round_up(p.n, kTileColumns);
-  float* a_copy = sums + (passes > 1 ? p.m * sums_row : 0);
-
-  std::int64_t k0 = 0;
-  do {  // at least once: with k = 0 the micro-kernels write zeros
-    const std::int64_t depth = minimum(max_depth, p.k - k0);
-    const bool last = k0 + depth == p.k;
-    const T* b = p.b + k0 * p.b_row;
-    const std::int64_t direct_columns = b_in_place ? p.n / kTileColumns * kTileColumns : 0;
-    pack_panels(packed_b, b + direct_columns * p.b_col, p.b_row, p.b_col, depth, p.n - direct_columns);
-    const Strided a = prepare_rows(a_copy, p.a + k0 * p.a_col, p.a_row, p.a_col, p.m, depth, p.n > kTileColumns);
-
-    for (std::int64_t j = 0; j < p.n; j += kTileColumns) {
-      const std::int64_t columns = minimum(kTileColumns, p.n - j);
-      const bool whole_vectors = columns % kLanes == 0;
-      Tile tile = {};
-      tile.a_row = a.row;
-      tile.a_depth = a.col;
-      tile.b = packed_b + (j - direct_columns) * depth;
-      tile.b_depth = kTileColumns;
-      if constexpr (is_float) {
-        if (j < direct_columns) {
-          tile.b = b + j;
-          tile.b_depth = p.b_row;
-        }
-      }
-      tile.depth = depth;
-      tile.segments = kOneSegment;
-      tile.segment_count = 1;
-      tile.accumulate = k0 > 0;
-
-      for (std::int64_t panel = 0; panel < panels.count; ++panel) {
-        const std::int64_t i = panels.begin(panel), rows = panels.height(panel);
-        tile.a = a.data + i * a.row;
-        bool to_c = false;
-        if constexpr (is_float) {
-          if (c_in_place && whole_vectors) {
-            to_c = true;
-            tile.c = p.c + i * p.c_row + j;
-            tile.c_row = p.c_row;
+  void run_pass(std::int64_t k, std::int64_t depth) {
+    const T* b = p.b + k * p.b_row;
+    pack_panels(packed_b, depth * kTileColumns, b + columns_in_place * p.b_col, p.b_row, p.b_col, depth,
+                p.n - columns_in_place);
+    for (std::int64_t i = 0; i < p.m; i += kGemmPassRows) {
+      const std::int64_t rows = minimum(kGemmPassRows, p.m - i);
+      const Strided a = prepare_rows(prepared_a, p.a + i * p.a_row + k * p.a_col, p.a_row, p.a_col, rows, depth,
+                                     p.n > kTileColumns);
+      for (std::int64_t j = 0; j < p.n; j += kTileColumns) {
+        Tile tile = {};
+        tile.a_row = a.row;
+        tile.a_depth = a.col;
+        tile.b = packed_b + (j - columns_in_place) * depth;
+        tile.b_depth = kTileColumns;
+        if constexpr (kIsFloat) {
+          if (j < columns_in_place) {
+            tile.b = b + j;
+            tile.b_depth = p.b_row;
           }
         }
-        if (!to_c) {
-          tile.c = passes > 1 ? sums + i * sums_row + j : one_tile;
-          tile.c_row = sums_row;
+        tile.depth = depth;
+        tile.segments = kOneSegment;
+        tile.segment_count = 1;
+        tile.accumulate = k > 0;
+        const Panels panels(rows);
+        for (std::int64_t panel = 0; panel < panels.count; ++panel) {
+          const std::int64_t begin = panels.begin(panel);
+          tile.a = a.data + begin * a.row;
+          run_and_store(tile, i + begin, j, panels.height(panel), minimum(kTileColumns, p.n - j), k + depth == p.k);
         }
-        run_tile(rows, columns, tile);
-        if (!to_c && last) finish_tile(p, tile.c, tile.c_row, i, j, rows, columns);
       }
     }
-    k0 += depth;
-  } while (k0 < p.k);
+  }
+
+  // Sums go straight to c if they may be stored there as they are. Otherwise to `sums`: all of the block's if there are
+  // several passes, else those of one tile, which is finished right away.
+  void run_and_store(Tile& tile, std::int64_t i, std::int64_t j, std::int64_t rows, std::int64_t columns, bool last) {
+    if constexpr (kIsFloat) {
+      if (p.c_col == 1 && p.bias == nullptr && columns % kLanes == 0) {
+        tile.c = p.c + i * p.c_row + j;
+        tile.c_row = p.c_row;
+        run_tile(rows, columns, tile);
+        return;
+      }
+    }
+    tile.c = passes > 1 ? sums + i * sums_row + j : one_tile;
+    tile.c_row = sums_row;
+    run_tile(rows, columns, tile);
+    if (last) finish_tile(p, tile.c, tile.c_row, i, j, rows, columns);
+  }
+
+  const GemmProblem<T>& p;
+  const std::int64_t passes, max_depth;
+  const std::ptrdiff_t sums_row;
+  float* const packed_b;
+  float* const sums;
+  float* const prepared_a;
+  const std::int64_t columns_in_place;  // of b, from the left
+  alignas(64) float one_tile[kTileRows * kTileColumns];
+};
+
+template <class T>
+void block(const GemmProblem<T>& problem, float* scratch) {
+  Block<T>(problem, scratch).run();
 }
 
 // One column of c: kRows dot products of rows of a with a column of b.

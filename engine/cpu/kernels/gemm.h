@@ -22,16 +22,18 @@ struct GemmProblem {
   std::ptrdiff_t bias_row, bias_col;
 };
 
-// What is worked on at a time, so that it stays in the L2 cache: a block of c of at most kGemmBlockRows x
-// kGemmBlockColumns, and for that kGemmBlockDepth rows of b and columns of a.
-inline constexpr std::int64_t kGemmBlockRows = 336;
-inline constexpr std::int64_t kGemmBlockColumns = 256;
+// What is worked on at a time. A task is a block of c of at most kGemmBlockRows x kGemmBlockColumns. Of its k,
+// kGemmBlockDepth are taken at a time; the packed part of b for that, and of a as many as kGemmPassRows rows, are to
+// stay in the L2 cache.
+inline constexpr std::int64_t kGemmBlockRows = 512;
+inline constexpr std::int64_t kGemmBlockColumns = 512;
 inline constexpr std::int64_t kGemmBlockDepth = 512;
+inline constexpr std::int64_t kGemmPassRows = 336;
 
-/// How many floats of scratch memory GemmKernels::block_* need.
-inline constexpr std::int64_t kGemmScratch =
-    (kGemmBlockRows + 32) * (kGemmBlockDepth + 32) + kGemmBlockDepth * kGemmBlockColumns +
-    kGemmBlockRows * kGemmBlockColumns;
+/// How many floats of scratch memory GemmKernels::block_* need: for b, a and unfinished sums.
+inline constexpr std::int64_t kGemmScratch = kGemmBlockDepth * kGemmBlockColumns +
+                                             (kGemmPassRows + 32) * (kGemmBlockDepth + 32) +
+                                             kGemmBlockRows * kGemmBlockColumns;
 
 /// The largest m of GemmKernels::dots_*.
 inline constexpr std::int64_t kGemmDotRows = 4;

@@ -2,8 +2,7 @@
 // Bringing operands into the form that micro-kernels read: f32, and B in panels.
 //
 // A panel is kTileColumns columns of B, stored row after row, so that the micro-kernel walks through memory from the
-// first number to the last. Missing columns at the end are zeros. Panel p of a B with `depth` rows begins at
-// p * depth * kTileColumns.
+// first number to the last. The last panel is filled up with zeros to whole vectors.
 
 #include "engine/cpu/kernels/micro_kernel.h"
 
@@ -24,8 +23,21 @@ HALFGRAD_INLINE void copy_strided(float* to, const T* from, std::ptrdiff_t strid
   }
 }
 
-/// Transposes: to[j * to_row + i] = from[i * from_row + j] for `rows` x `columns` numbers of `from`.
-template <class From, class To>
+/// The reverse, rounding to half if need be.
+template <class T>
+HALFGRAD_INLINE void write_strided(T* to, std::ptrdiff_t stride, const float* from, std::int64_t count) {
+  if (stride == 1) {
+    std::int64_t i = 0;
+    for (; i + kLanes <= count; i += kLanes) store(to + i, load(from + i));
+    if (i < count) store_n(to + i, load_n(from + i, count - i), count - i);
+  } else {
+    for (std::int64_t i = 0; i < count; ++i) convert(from[i], to[i * stride]);
+  }
+}
+
+/// Transposes: to[j * to_row + i] = from[i * from_row + j] for `rows` x `columns` numbers of `from`. With kPad the rows
+/// of `to` are filled up with zeros to whole vectors.
+template <bool kPad = false, class From, class To>
 void transpose_matrix(To* to, std::ptrdiff_t to_row, const From* from, std::ptrdiff_t from_row, std::int64_t rows,
                       std::int64_t columns) {
   for (std::int64_t i = 0; i < rows; i += kLanes) {
@@ -42,31 +54,42 @@ void transpose_matrix(To* to, std::ptrdiff_t to_row, const From* from, std::ptrd
       } else {
         for (int l = 0; l < kLanes; ++l) square[l] = l < height ? load_n(source + l * from_row, width) : vfloat{};
         transpose(square);
-        for (int l = 0; l < width; ++l) store_n(target + l * to_row, square[l], height);
+        for (int l = 0; l < width; ++l) store_n(target + l * to_row, square[l], kPad ? kLanes : height);
       }
     }
   }
 }
 
-/// Packs `depth` rows and `columns` columns of B, whose element (k, j) is at b + k*b_row + j*b_col.
+/// Packs `depth` rows and `columns` columns of B, whose element (k, j) is at b + k*b_row + j*b_col, into panels that are
+/// `panel_step` floats apart.
 template <class T>
-void pack_panels(float* to, const T* b, std::ptrdiff_t b_row, std::ptrdiff_t b_col, std::int64_t depth,
-                 std::int64_t columns) {
-  for (std::int64_t j = 0; j < columns; j += kTileColumns, to += depth * kTileColumns) {
+void pack_panels(float* to, std::ptrdiff_t panel_step, const T* b, std::ptrdiff_t b_row, std::ptrdiff_t b_col,
+                 std::int64_t depth, std::int64_t columns) {
+  if (b_col == 1) {
+    constexpr std::int64_t kGroup = 4 * kTileColumns;  // several panels at a time: longer runs of b to read
+    for (std::int64_t begin = 0; begin < columns; begin += kGroup) {
+      const std::int64_t end = minimum(columns, begin + kGroup);
+      for (std::int64_t k = 0; k < depth; ++k) {
+        const T* from = b + k * b_row;
+        float* row = to + begin / kTileColumns * panel_step + k * kTileColumns;
+        std::int64_t j = begin;
+        for (; j + kTileColumns <= end; j += kTileColumns, row += panel_step)
+          unroll<kTileVectors>(
+              [&](auto v) HALFGRAD_LAMBDA { store(row + v * kLanes, load(from + j + v * kLanes)); });
+        for (; j < end; j += kLanes, row += kLanes) store(row, load_n(from + j, minimum(kLanes, end - j)));
+      }
+    }
+    return;
+  }
+  for (std::int64_t j = 0; j < columns; j += kTileColumns, to += panel_step) {
     const std::int64_t width = minimum(kTileColumns, columns - j);
     const T* from = b + j * b_col;
-    if (b_col == 1 && width == kTileColumns) {
-      for (std::int64_t k = 0; k < depth; ++k)
-        unroll<kTileVectors>([&](auto v) HALFGRAD_LAMBDA {
-          store(to + k * kTileColumns + v * kLanes, load(from + k * b_row + v * kLanes));
-        });
-      continue;
-    }
-    if (width < kTileColumns) std::memset(to, 0, static_cast<std::size_t>(depth * kTileColumns) * sizeof(float));
-    if (b_row == 1 && b_col != 1) {
-      transpose_matrix(to, kTileColumns, from, b_col, width, depth);
+    if (b_row == 1) {
+      transpose_matrix<true>(to, kTileColumns, from, b_col, width, depth);
     } else {
-      for (std::int64_t k = 0; k < depth; ++k) copy_strided(to + k * kTileColumns, from + k * b_row, b_col, width);
+      for (std::int64_t k = 0; k < depth; ++k)
+        for (std::int64_t l = 0; l < round_up(width, kLanes); ++l)
+          to[k * kTileColumns + l] = l < width ? to_float(from[k * b_row + l * b_col]) : 0;
     }
   }
 }
