@@ -9,8 +9,7 @@
 
 namespace halfgrad {
 
-// --- the training loop
-// -----------------------------------------------------------------------------------------------
+// --- the training loop -------------------------------------------------------------------------------------
 
 void Learner::fit(int epochs, std::optional<LearningRates> lr, std::optional<double> wd) {
   check(epochs >= 0, "fit: {} epochs; the number must not be negative", epochs);
@@ -81,19 +80,21 @@ Tensor Learner::loss() const {
 }
 
 namespace {
-/// While one lives, the model is in eval mode and nothing is recorded.
+/// While one lives, the model is in eval mode and nothing is recorded; afterwards a run goes on as it was.
 struct Evaluating {
   explicit Evaluating(Learner& learn) : learn(learn) {
     learn.model().eval();
     learn.state.train = false;
   }
   ~Evaluating() {
-    learn.model().train(model_was_training);
-    learn.state.train = train_before;
+    learn.model().train(was_training);
+    before.last_metrics = std::move(learn.state.last_metrics);
+    before.stop_training = learn.state.stop_training;
+    learn.state = std::move(before);
   }
   Learner& learn;
-  bool model_was_training = learn.model().is_training();
-  bool train_before = learn.state.train;
+  bool was_training = learn.model().is_training();
+  TrainingState before = learn.state;
   NoGrad no_grad;
 };
 }  // namespace
@@ -113,8 +114,7 @@ std::vector<double> Learner::validate(data::DataLoader& loader) {
   return state.last_metrics = averages.values();
 }
 
-// --- what a run begins and ends with
-// ---------------------------------------------------------------------------------
+// --- what a run begins and ends with -----------------------------------------------------------------------
 
 void Learner::set_rates(const LearningRates& lr, double wd) {
   check(wd >= 0, "fit: weight decay {} must not be negative", wd);
@@ -143,8 +143,7 @@ void Learner::fire(void (Callback::*event)(Learner&)) {
   for (const CallbackPtr& callback : std::vector(callbacks_)) (callback.get()->*event)(*this);
 }
 
-// --- the rest
-// --------------------------------------------------------------------------------------------------------
+// --- the rest ----------------------------------------------------------------------------------------------
 
 Learner::Learner(data::Data data, nn::Module& model, LossFn loss, LearnerOptions options)
     : data_(std::move(data)),

@@ -12,8 +12,7 @@
 
 namespace halfgrad {
 
-// --- one step by hand
-// --------------------------------------------------------------------------------------------------
+// --- one step by hand --------------------------------------------------------------------------------------
 
 bool plain_mixed_precision_step(const Tensors& params, const Tensors& masters, optim::Optimizer& optimizer,
                                 double loss_scale, std::optional<double> clip) {
@@ -40,8 +39,7 @@ bool plain_mixed_precision_step(const Tensors& params, const Tensors& masters, o
   return true;
 }
 
-// --- the same in a Learner, with fused passes
-// -----------------------------------------------------------------------------
+// --- the same in a Learner, with fused passes --------------------------------------------------------------
 
 namespace {
 constexpr int kMaxSkipsAtFloor = 50;
@@ -144,8 +142,7 @@ void MixedPrecision::on_backward_end(Learner& learn) {
   scaler_.step_taken();
 }
 
-// --- what went wrong, for the Error after too many skipped steps
-// -----------------------------------------------------------
+// --- what went wrong, for the Error after too many skipped steps -------------------------------------------
 
 namespace {
 
