@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <typeinfo>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "nn/walk.h"
@@ -44,8 +45,7 @@ struct LayerError : Error {
 
 }  // namespace
 
-// --- computing
-// ---------------------------------------------------------------------------------------------------------
+// --- computing ---
 
 Tensor Module::forward(const Tensor&) {
   fail(
@@ -75,8 +75,7 @@ Tensor Module::call(Tensors inputs) {
   return output;
 }
 
-// --- what it is made of
-// ------------------------------------------------------------------------------------------------
+// --- what it is made of ---
 
 NamedTensors Module::named_parameters() const { return unique_tensors(*this, Role::parameter); }
 NamedTensors Module::named_buffers() const { return unique_tensors(*this, Role::buffer); }
@@ -112,8 +111,7 @@ std::int64_t Module::num_parameters(bool trainable_only) const {
   return n;
 }
 
-// --- conversion
-// --------------------------------------------------------------------------------------------------------
+// --- conversion ---
 
 Module& Module::to(DType dtype) {
   check(is_floating(dtype), "{}: to({}): a model computes in f16, f32 or f64", name(), name_of(dtype));
@@ -140,8 +138,21 @@ DType Module::dtype() const {
   return found.value_or(f32);
 }
 
-// --- modes
-// -------------------------------------------------------------------------------------------------------------
+Module& Module::unshare() {
+  // With each own copy the tensor it replaces, which thereby lives on: no new tensor can take its address.
+  std::unordered_map<const TensorImpl*, std::pair<Tensor, Tensor>> copies;
+  each_tensor(*this, [&](const std::string&, Tensor& x, Role, Module&) {
+    auto& [old, own] = copies[x.impl()];
+    if (!old.defined()) {
+      old = x;
+      own = x.detach().clone().requires_grad_(x.requires_grad());
+    }
+    x = own;
+  });
+  return *this;
+}
+
+// --- modes ---
 
 void Module::train(bool on) {
   training_ = on;
@@ -163,8 +174,7 @@ Module& Module::apply(const std::function<void(Module&)>& f) {
   return *this;
 }
 
-// --- hooks
-// -------------------------------------------------------------------------------------------------------------
+// --- hooks ---
 
 int Module::register_forward_pre_hook(ForwardPreHook hook) {
   forward_pre_hooks_.emplace_back(next_hook_, std::move(hook));
@@ -181,8 +191,7 @@ void Module::remove_hook(int id) {
   std::erase_if(forward_hooks_, [&](const auto& entry) { return entry.first == id; });
 }
 
-// --- text
-// --------------------------------------------------------------------------------------------------------------
+// --- text ---
 
 std::string Module::name() const {
   const char* mangled = typeid(*this).name();

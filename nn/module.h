@@ -82,6 +82,10 @@ class Module {
   /// floats; f32 when there is none.
   DType dtype() const;
 
+  /// Gives this module its own copies of the parameters and buffers that it shares with the module it was
+  /// copied from: `Net second = first; second.unshare();`. Ties among them stay.
+  Module& unshare();
+
   // --- modes ---
   /// For this module and all below it. Dropout and BatchNorm behave differently while training.
   virtual void train(bool on = true);

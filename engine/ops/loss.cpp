@@ -25,8 +25,7 @@ Tensor reduced(const Tensor& loss, Reduction reduction) {
   fail("loss: reduction {} is none of mean, sum and none", static_cast<int>(reduction));
 }
 
-// --- of classes
-// --------------------------------------------------------------------------------------------------------
+// --- of classes ---
 
 void check_scores(const char* op, const Tensor& scores) {
   check(is_floating(scores.dtype()) && scores.rank() >= 2, "{}: the input is {}, expected floats [N, C, ...]",
@@ -86,8 +85,7 @@ Tensor soft_nll(const Tensor& log_p, const Tensor& target, const Tensor& weight,
   return reduced(-sum(weight.defined() ? p * log_p * weight : p * log_p, {1}), reduction);
 }
 
-// --- of elements
-// -------------------------------------------------------------------------------------------------------
+// --- of elements ---
 
 // Output and target as they are computed with, and the dtype of the result.
 struct Operands {
