@@ -4,6 +4,8 @@
 
 #include "callbacks/finite_loss.h"
 #include "callbacks/progress.h"
+#include "callbacks/report.h"
+#include "engine/io/atomic_file.h"
 #include "engine/ops/elementwise.h"
 #include "engine/ops/join.h"
 
@@ -201,6 +203,8 @@ std::pair<Tensor, Tensor> Learner::get_preds() {
   check(!outputs.empty(), "get_preds: there is no validation data");
   return {cat(outputs), targets.empty() ? Tensor() : cat(targets)};
 }
+
+void Learner::report(const std::string& path) { write_file_atomically(path, html_report(*this)); }
 
 Learner& Learner::to_fp16(const MixedPrecisionOptions& options) {
   const auto precision = std::make_shared<MixedPrecision>(options);  // throws before anything has changed

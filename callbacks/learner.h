@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -78,6 +79,8 @@ class Learner {
   data::Data& data() { return data_; }
   const std::vector<Metric>& metrics() const { return options_.metrics; }
   const Recorder& recorder() const { return *recorder_; }
+  /// Writes the last run as an HTML page (report.h). Throws Error when the file cannot be written.
+  void report(const std::string& path);
 
   TrainingState state;
 
