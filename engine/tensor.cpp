@@ -233,7 +233,7 @@ void Tensor::set_data(const Tensor& other) {
   check(!requires_grad() || is_floating(other.dtype()), "set_data: a tensor that requires a gradient cannot become {}",
         name_of(other.dtype()));
   TensorImpl& impl = deref(impl_);
-  check(!impl.grad_fn, "set_data: only leaves can be given new data; this tensor was made by {}", impl.grad_fn->name);
+  if (impl.grad_fn) fail("set_data: only leaves can be given new data; this tensor was made by {}", impl.grad_fn->name);
   if (impl.shape != other.shape() || impl.dtype != other.dtype()) impl.grad = nullptr;
   impl.accumulator.reset();  // it expects gradients of the old shape and dtype
   const TensorImpl& from = *other.impl();
