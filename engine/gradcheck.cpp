@@ -28,7 +28,8 @@ Tensors leaves(const Tensors& inputs, const char* name) {
     x[i] = empty(inputs[i].shape(), f64, inputs[i].device()).copy_(x[i]).requires_grad_();
     any = true;
   }
-  check(any, "{}: none of the {} inputs is of a float dtype, so there is nothing to differentiate", name, inputs.size());
+  check(any, "{}: none of the {} inputs is of a float dtype, so there is nothing to differentiate", name,
+        inputs.size());
   return x;
 }
 
@@ -38,8 +39,10 @@ Tensors outputs(const GradcheckFunctions& f, const Tensors& x, const char* name)
   for (const Tensor& output : f(x)) {
     check(output.defined(), "{}: the function returned an undefined tensor", name);
     if (!is_floating(output.dtype())) continue;
-    check(output.dtype() == f64, "{}: the function returned {} for f64 inputs; expected f64, since the slope of anything less "
-                                 "precise cannot be measured", name, name_of(output.dtype()));
+    check(output.dtype() == f64,
+          "{}: the function returned {} for f64 inputs; expected f64, since the slope of anything less "
+          "precise cannot be measured",
+          name, name_of(output.dtype()));
     y.push_back(output);
   }
   check(!y.empty(), "{}: the function returned no tensor of a float dtype", name);
@@ -63,7 +66,8 @@ std::string position(const Tensor& x, std::int64_t element) {
   return index.str();
 }
 
-GradcheckReport compare(const GradcheckFunctions& f, const Tensors& inputs, const GradcheckOptions& options, const char* name) {
+GradcheckReport compare(const GradcheckFunctions& f, const Tensors& inputs, const GradcheckOptions& options,
+                        const char* name) {
   check(options.eps > 0, "{}: eps is {}; expected a positive number", name, options.eps);
   const Tensors x = leaves(inputs, name);
   Generator generator(options.seed);
@@ -83,7 +87,8 @@ GradcheckReport compare(const GradcheckFunctions& f, const Tensors& inputs, cons
     if (!x[i].requires_grad()) continue;
     const Tensor& gradient = gradients[k++];
     const std::vector<double> values = x[i].to_vector<double>();
-    const std::vector<double> analytic = gradient.defined() ? gradient.to_vector<double>() : std::vector<double>(values.size());
+    const std::vector<double> analytic =
+        gradient.defined() ? gradient.to_vector<double>() : std::vector<double>(values.size());
     for (std::size_t j = 0; j < values.size(); ++j) {
       const auto loss_at = [&](double value) {
         set_element(x[i], static_cast<std::int64_t>(j), value);
@@ -92,16 +97,18 @@ GradcheckReport compare(const GradcheckFunctions& f, const Tensors& inputs, cons
       const double high = values[j] + options.eps, low = values[j] - options.eps;
       const double numeric = (loss_at(high) - loss_at(low)) / (high - low);
       set_element(x[i], static_cast<std::int64_t>(j), values[j]);
-      const double error = std::abs(numeric - analytic[j]) / (options.atol + options.rtol * std::abs(numeric));
+      const double error =
+          std::abs(numeric - analytic[j]) / (options.atol + options.rtol * std::abs(numeric));
       if (error <= worst) continue;  // a NaN goes on, and is the worst of all
       worst = std::isnan(error) ? INFINITY : error;
       report = {false, "", i, static_cast<std::int64_t>(j), numeric, analytic[j]};
     }
   }
   if (!report.ok)
-    report.message = fmt::format("{}: the gradient of element {} of input {} {} is {:.10g}, but the measured slope is {:.10g}", name,
-                                 position(x[report.input], report.element), report.input, x[report.input].shape().str(),
-                                 report.analytic, report.numeric);
+    report.message = fmt::format(
+        "{}: the gradient of element {} of input {} {} is {:.10g}, but the measured slope is {:.10g}", name,
+        position(x[report.input], report.element), report.input, x[report.input].shape().str(),
+        report.analytic, report.numeric);
   return report;
 }
 
@@ -111,23 +118,27 @@ GradcheckFunctions several(const GradcheckFunction& f) {
 
 }  // namespace
 
-GradcheckReport gradcheck(const GradcheckFunctions& f, const Tensors& inputs, const GradcheckOptions& options) {
+GradcheckReport gradcheck(const GradcheckFunctions& f, const Tensors& inputs,
+                          const GradcheckOptions& options) {
   return compare(f, inputs, options, "gradcheck");
 }
 
-GradcheckReport gradgradcheck(const GradcheckFunctions& f, const Tensors& inputs, const GradcheckOptions& options) {
+GradcheckReport gradgradcheck(const GradcheckFunctions& f, const Tensors& inputs,
+                              const GradcheckOptions& options) {
   const char* name = "gradgradcheck";
   // The function that is checked takes x and then one dy for each output, and returns every dx.
   Generator generator(options.seed + 1);
   Tensors arguments = inputs;
-  for (const Tensor& y : outputs(f, leaves(inputs, name), name)) arguments.push_back(random_like(y, generator));
+  for (const Tensor& y : outputs(f, leaves(inputs, name), name))
+    arguments.push_back(random_like(y, generator));
   const auto gradients = [&f, name, n = inputs.size()](const Tensors& arguments) {
     const auto end_of_x = arguments.begin() + static_cast<std::ptrdiff_t>(n);
     const Tensors x(arguments.begin(), end_of_x), dy(end_of_x, arguments.end());
     Tensors wanted;
     for (const Tensor& input : x)
       if (input.requires_grad()) wanted.push_back(input);
-    Tensors dx = grad(weighted_sum(outputs(f, x, name), dy), wanted, {}, /*retain_graph=*/true, /*create_graph=*/true);
+    Tensors dx =
+        grad(weighted_sum(outputs(f, x, name), dy), wanted, {}, /*retain_graph=*/true, /*create_graph=*/true);
     for (std::size_t i = 0; i < dx.size(); ++i)
       if (!dx[i].defined()) dx[i] = zeros_like(wanted[i]);
     return dx;
@@ -135,10 +146,12 @@ GradcheckReport gradgradcheck(const GradcheckFunctions& f, const Tensors& inputs
   return compare(gradients, arguments, options, name);
 }
 
-GradcheckReport gradcheck(const GradcheckFunction& f, const Tensors& inputs, const GradcheckOptions& options) {
+GradcheckReport gradcheck(const GradcheckFunction& f, const Tensors& inputs,
+                          const GradcheckOptions& options) {
   return gradcheck(several(f), inputs, options);
 }
-GradcheckReport gradgradcheck(const GradcheckFunction& f, const Tensors& inputs, const GradcheckOptions& options) {
+GradcheckReport gradgradcheck(const GradcheckFunction& f, const Tensors& inputs,
+                              const GradcheckOptions& options) {
   return gradgradcheck(several(f), inputs, options);
 }
 

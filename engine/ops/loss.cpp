@@ -9,7 +9,9 @@ namespace halfgrad {
 
 namespace {
 
-std::string described(const Tensor& x) { return fmt::format("{} {}", name_of(x.dtype()), x.shape().str()); }
+std::string described(const Tensor& x) {
+  return x.defined() ? fmt::format("{} {}", name_of(x.dtype()), x.shape().str()) : "undefined";
+}
 
 Tensor widened(const Tensor& x) { return x.dtype() == f16 ? cast(x, f32) : x; }
 
@@ -28,14 +30,14 @@ Tensor reduced(const Tensor& loss, Reduction reduction) {
 // --- of classes ---
 
 void check_scores(const char* op, const Tensor& scores) {
-  check(is_floating(scores.dtype()) && scores.rank() >= 2, "{}: the input is {}, expected floats [N, C, ...]",
-        op, described(scores));
+  check(scores.defined() && is_floating(scores.dtype()) && scores.rank() >= 2,
+        "{}: the input is {}, expected floats [N, C, ...]", op, described(scores));
 }
 
 void check_classes(const char* op, const Tensor& target, const Tensor& scores, std::int64_t ignore_index) {
   Shape expected = scores.shape();
   expected.erase(1);
-  check(target.dtype() == i64 && target.shape() == expected,
+  check(target.defined() && target.dtype() == i64 && target.shape() == expected,
         "{}: the target is {}, but an input {} goes with class indices i64 {}", op, described(target),
         scores.shape().str(), expected.str());
   if (!target.device().is_cpu()) return;  // reading them would stall a GPU; there gather() sees to it
@@ -94,7 +96,8 @@ struct Operands {
 };
 
 Operands operands(const char* op, const Tensor& output, const Tensor& target) {
-  check(is_floating(output.dtype()) && is_floating(target.dtype()) && output.shape() == target.shape(),
+  check(output.defined() && target.defined() && is_floating(output.dtype()) && is_floating(target.dtype()) &&
+            output.shape() == target.shape(),
         "{}: output is {} and target {}, expected floats of equal shape", op, described(output),
         described(target));
   return {widened(output), widened(target), promote(output.dtype(), target.dtype())};
@@ -114,8 +117,9 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntr
   check_scores(op, logits);
   check(options.label_smoothing >= 0 && options.label_smoothing <= 1,
         "{}: label_smoothing is {}, expected 0 to 1", op, options.label_smoothing);
-  const bool soft = is_floating(target.dtype()) && target.shape() == logits.shape();
-  check(soft || !is_floating(target.dtype()),
+  const bool floats = target.defined() && is_floating(target.dtype());
+  const bool soft = floats && target.shape() == logits.shape();
+  check(soft || !floats,
         "{}: the target is {}, but probabilities need the input's shape {}, and class indices are i64", op,
         described(target), logits.shape().str());
   if (!soft) check_classes(op, target, logits, options.ignore_index);

@@ -178,8 +178,9 @@ Tensor var(const Tensor& x, const Shape& dims, bool keepdim, double correction) 
 
 Tensor stddev(const Tensor& x, const Shape& dims, bool keepdim, double correction) {
   check_float(x, "stddev");
+  const Extent extent(x, dims, keepdim, "stddev");
   return widened(x, [&](const Tensor& v) {
-    return except_at_zero(var(v, dims, keepdim, correction), [](const Tensor& y) { return sqrt(y); });
+    return except_at_zero(var(v, extent.dims, keepdim, correction), [](const Tensor& y) { return sqrt(y); });
   });
 }
 
