@@ -13,20 +13,29 @@ const Tensor b = tensor({0.5, 1.5, 2.5}, f64);
 
 // x^2, whose gradient is off by `error` at every element.
 Tensor wrong_square(const Tensor& x, double error) {
-  return record("wrong_square", (x * x).detach(), {x}, [x, error](const Tensor& dy) { return Tensors{dy * (2 * x + error)}; });
+  return record("wrong_square", (x * x).detach(), {x},
+                [x, error](const Tensor& dy) { return Tensors{dy * (2 * x + error)}; });
 }
 
 }  // namespace
 
 TEST_CASE("gradcheck accepts right gradients of several inputs") {
   CHECK(gradcheck([](const Tensors& x) { return x[0] * exp(x[1]); }, {a, b}).ok);
-  CHECK(gradcheck([](const Tensors& x) { return x[0].t().slice(1, 0, 1) / x[1].view({3, 1}); }, {a, b}).message.empty());
+  CHECK(gradcheck(
+            [](const Tensors& x) {
+              return x[0].t().slice(1, 0, 1) / x[1].view({3, 1});
+            },
+            {a, b})
+            .message.empty());
 }
 
 TEST_CASE("gradcheck accepts several outputs, and outputs and inputs that are no floats") {
   const Tensor coins = tensor({1, 0, 1}, boolean);
   const GradcheckReport report = gradcheck(
-      [](const Tensors& x) { return Tensors{x[0] * x[2], x[0] > 0, where(x[1], square(x[2]), x[2])}; }, {a, coins, b});
+      [](const Tensors& x) {
+        return Tensors{x[0] * x[2], x[0] > 0, where(x[1], square(x[2]), x[2])};
+      },
+      {a, coins, b});
   CHECK_MESSAGE(report.ok, report.message);
 }
 
@@ -41,9 +50,9 @@ TEST_CASE("gradcheck finds a wrong gradient and says where") {
   const Tensor only_one = tensor({{0, 0, 0}, {0, 1e-3, 0}}, f64);
   const GradcheckReport report = gradcheck(
       [&](const Tensors& x) {
-        return x[1] * record("wrong", (x[0] * x[0]).detach(), {x[0]}, [x0 = x[0], only_one](const Tensor& dy) {
-                 return Tensors{dy * 2 * x0 + only_one};
-               });
+        return x[1] *
+               record("wrong", (x[0] * x[0]).detach(), {x[0]},
+                      [x0 = x[0], only_one](const Tensor& dy) { return Tensors{dy * 2 * x0 + only_one}; });
       },
       {a, b});
   CHECK(!report.ok);
@@ -80,9 +89,12 @@ TEST_CASE("gradgradcheck accepts right second derivatives and finds wrong ones")
 
 TEST_CASE("gradcheck says what it cannot check") {
   const auto f = [](const Tensors& x) { return x[0] * 2; };
-  CHECK_THROWS_WITH_AS(gradcheck(f, {arange(3)}), doctest::Contains("none of the 1 inputs is of a float dtype"), Error);
+  CHECK_THROWS_WITH_AS(gradcheck(f, {arange(3)}),
+                       doctest::Contains("none of the 1 inputs is of a float dtype"), Error);
   CHECK_THROWS_WITH_AS(gradcheck(f, {Tensor()}), doctest::Contains("input 0 is undefined"), Error);
   CHECK_THROWS_WITH_AS(gradcheck(f, {a}, {.eps = 0}), doctest::Contains("eps is 0"), Error);
-  CHECK_THROWS_WITH_AS(gradcheck([](const Tensors& x) { return x[0].to(f32); }, {a}), doctest::Contains("returned f32"), Error);
-  CHECK_THROWS_WITH_AS(gradcheck([](const Tensors& x) { return x[0] > 0; }, {a}), doctest::Contains("no tensor of a float dtype"), Error);
+  CHECK_THROWS_WITH_AS(gradcheck([](const Tensors& x) { return x[0].to(f32); }, {a}),
+                       doctest::Contains("returned f32"), Error);
+  CHECK_THROWS_WITH_AS(gradcheck([](const Tensors& x) { return x[0] > 0; }, {a}),
+                       doctest::Contains("no tensor of a float dtype"), Error);
 }
