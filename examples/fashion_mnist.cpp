@@ -3,12 +3,13 @@
 //
 //   fashion_mnist                                      the whole scheme, 5 epochs
 //   fashion_mnist --fp32                               for comparison
-//   fashion_mnist --no-masters --lr 1e-5               small updates are rounded away
+//   fashion_mnist --no-masters --lr 3e-6               small updates are rounded away
 //   fashion_mnist --loss-factor 1e-5 --no-loss-scaling small gradients are flushed to zero
 
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <cmath>
 #include <cstdio>
 
 #include "callbacks/learner.h"
@@ -30,20 +31,32 @@ struct Settings {
   std::uint64_t seed = 0;
 };
 
+// CLI11's own validators spell out the largest double in their messages.
+CLI::Validator between(double low, double high) {
+  return CLI::Validator(
+      [=](std::string& text) {
+        double value = 0;
+        const bool good = CLI::detail::lexical_cast(text, value) && value >= low && value <= high;
+        return good ? std::string() : fmt::format("'{}' is not a number from {} to {}", text, low, high);
+      },
+      "");
+}
+
 void declare_options(CLI::App& app, Settings& s) {
   app.add_option("--model", s.model, "mlp, cnn or resnet")->check(CLI::IsMember({"mlp", "cnn", "resnet"}));
-  app.add_option("--epochs", s.epochs, "times through the data")->check(CLI::PositiveNumber);
-  app.add_option("--lr", s.lr, "highest learning rate of the one-cycle schedule")->check(CLI::PositiveNumber);
-  app.add_option("--batch-size", s.batch_size, "images per step")->check(CLI::PositiveNumber);
-  app.add_option("--seed", s.seed, "of weights, order, dropout and augmentation");
+  app.add_option("--epochs", s.epochs, "times through the data")->check(between(1, 1e6));
+  app.add_option("--lr", s.lr, "highest learning rate of the one-cycle schedule")
+      ->check(between(1e-30, 1e30));
+  app.add_option("--batch-size", s.batch_size, "images per step")->check(between(1, 8192));
+  app.add_option("--seed", s.seed, "of weights, order, dropout and augmentation")->check(between(0, 1e18));
   app.add_option("--data", s.data, "folder of the four IDX files (default: Debian's dataset-fashion-mnist)");
   app.add_option("--limit", s.limit, "use only so many training and validation images")
-      ->check(CLI::PositiveNumber);
+      ->check(between(1, 60000));
   app.add_flag("--augment", s.augment, "shift and mirror the training images");
   app.add_option("--device", s.device, "cpu, cuda or auto")->check(CLI::IsMember({"cpu", "cuda", "auto"}));
-  app.add_option("--threads", s.threads, "CPU threads")->check(CLI::PositiveNumber);
+  app.add_option("--threads", s.threads, "CPU threads")->check(between(1, 1024));
   app.add_option("--loss-factor", s.loss_factor, "multiply the loss, to make its gradients small")
-      ->check(CLI::PositiveNumber);
+      ->check(between(1e-30, 1e30));
 
   CLI::Option* fp16 = app.add_flag("--fp16", s.fp16, "mixed precision (default)");
   CLI::Option* fp32 = app.add_flag("--fp32", s.fp32, "plain f32 training")->excludes(fp16);
@@ -55,7 +68,7 @@ void declare_options(CLI::App& app, Settings& s) {
   app.add_flag("--no-masters", s.no_masters, "update the f16 weights themselves")->excludes(fp32);
   app.add_flag("--flat-master", s.flat_master, "all masters in one vector")->excludes(fp32);
   app.add_option("--clip", s.clip, "largest norm of the gradients")
-      ->check(CLI::PositiveNumber)
+      ->check(between(1e-30, 1e30))
       ->excludes(fp32);
   for (CLI::Option* option : app.get_options())
     if (option->get_expected() > 0) option->capture_default_str();
@@ -111,6 +124,8 @@ void train(const Settings& s) {
   const double seconds = seconds_now() - start;
 
   const std::vector<double>& result = learn.state.last_metrics;
+  check(std::isfinite(result[0]), "the validation loss is {}: training has failed; try a smaller --lr",
+        result[0]);
   const LossScaler scaler =
       learn.mixed_precision() ? learn.mixed_precision()->scaler() : LossScaler{.scale = 1};
   fmt::print("accuracy={:.4f} valid_loss={:.4f} loss_scale={} skipped={} seconds={:.1f}\n", result[1],
