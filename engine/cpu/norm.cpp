@@ -59,14 +59,14 @@ std::int64_t rows_at_a_time(std::int64_t row) {
   return std::max<std::int64_t>(1, 16384 / std::max<std::int64_t>(row, 1));
 }
 
-// Triples a += b (Chan, Golub and LeVeque, 1979), for `width` channels.
+// a += b (Chan, Golub and LeVeque, 1979), for `width` channels: count; means; sums of squared distances.
 void merge_moments(double* a, const double* b, std::int64_t width) {
-  for (std::int64_t w = 0; w < width; ++w) {
-    const double n = a[w] + b[w], part = b[w] / n;
-    const double distance = b[width + w] - a[width + w];
-    a[2 * width + w] += b[2 * width + w] + distance * distance * a[w] * part;
-    a[width + w] += distance * part;
-    a[w] = n;
+  const double n = a[0] + b[0], part = b[0] / n, weight = a[0] * part;
+  a[0] = n;
+  for (std::int64_t w = width; w < 2 * width; ++w) {
+    const double distance = b[w] - a[w];
+    a[w] += distance * part;
+    a[width + w] += b[width + w] + distance * distance * weight;
   }
 }
 
@@ -85,7 +85,7 @@ void CpuBackend::batch_norm(const View& y, const View& mean, const View& rstd, c
       [&](const double* result, const Tile& t) {
         for (std::int64_t w = 0; w < t.width; ++w) {
           set(mean, t.out_offset + w, result[t.width + w]);
-          set(rstd, t.out_offset + w, 1 / std::sqrt(result[2 * t.width + w] / result[w] + eps));
+          set(rstd, t.out_offset + w, 1 / std::sqrt(result[2 * t.width + w] / result[0] + eps));
         }
       });
   normalize_channels(y, x, mean, rstd, weight, bias);

@@ -12,7 +12,7 @@ namespace {
 
 using cpu::LineStrides;
 
-constexpr std::int64_t kBundleElements = 8 * 1024;  // of a bundle: it stays in the cache
+constexpr std::int64_t kBundleElements = 32 * 1024;  // of a bundle: it stays in the second-level cache
 constexpr std::int64_t kMaxLines = 64;
 
 // f(pointers, strides, lines, buffer) for bundles of lines along `dim`, in parallel. `views` have one shape
@@ -39,7 +39,8 @@ void for_each_bundle(const std::array<const View*, kViews>& views, int dim, F f)
   const std::size_t number_size = x.dtype == f64 ? sizeof(double) : sizeof(float);
   cpu::parallel_for(outer.numel() * bundles, std::max<std::int64_t>(1, 2 * kBundleElements / (lines * n)),
                     [&](std::int64_t begin, std::int64_t end) {
-                      const cpu::Scratch buffer(static_cast<std::size_t>(2 * lines * n) * number_size);
+                      const cpu::Scratch buffer(
+                          static_cast<std::size_t>(2 * lines * (n + cpu::kLinePadding)) * number_size);
                       for (std::int64_t bundle = begin; bundle < end; ++bundle) {
                         const std::int64_t first = bundle % bundles * lines;
                         std::array<void*, kViews> pointers;

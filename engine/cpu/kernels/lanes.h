@@ -63,6 +63,14 @@ HALFGRAD_INLINE Vector<T> spread(Number<T> x) {
   }
 }
 
+/// v with 0 in all lanes but the first n.
+HALFGRAD_INLINE vfloat first_n(vfloat v, std::int64_t n) {
+  vint lane = {};
+  for (int i = 0; i < kLanes; ++i) lane[i] = i;
+  return lane < static_cast<std::int32_t>(n) ? v : vfloat{};
+}
+HALFGRAD_INLINE double first_n(double v, std::int64_t) { return v; }
+
 /// x in its Number, which holds it exactly.
 template <class T>
 HALFGRAD_INLINE Number<T> number(T x) {
@@ -100,8 +108,10 @@ Number<T> pairwise_sum(std::int64_t begin, std::int64_t end, F f) {
   for (; i + 32 <= end; i += 32)
     unroll<kVectors>([&](auto v)
                          HALFGRAD_LAMBDA { sums[v] = sums[v] + f(i + v * lanes_of<T>, lanes_of<T>); });
-  for (int v = 0; i < end; ++v, i += lanes_of<T>)
-    sums[v] = sums[v] + f(i, end - i < lanes_of<T> ? end - i : lanes_of<T>);
+  unroll<kVectors>([&](auto v) HALFGRAD_LAMBDA {
+    const std::int64_t at = i + v * lanes_of<T>, rest = end - at;
+    if (rest > 0) sums[v] = sums[v] + f(at, rest < lanes_of<T> ? rest : lanes_of<T>);
+  });
   for (int half = kVectors / 2; half > 0; half /= 2)
     for (int v = 0; v < half; ++v) sums[v] = sums[v] + sums[v + half];
   return sum_of_lanes(sums[0]);

@@ -13,19 +13,29 @@ namespace {
 bool channels_dense(TileStrides s) { return s.width == 1; }
 bool positions_dense(TileStrides s) { return s.length == 1; }
 
-// body.columns(w, k): the k channels w, w+1, ..., at most a vector of them. body.row(w): channel w, along
-// dense positions. body.scalar(w): channel w, anyhow.
+// body.columns<v>(w, k): v vectors of channels from w on, of which the last has k. body.row(w): channel w,
+// along dense positions. body.scalar(w): channel w, anyhow.
 template <class T, class Body>
 HALFGRAD_INLINE void walk(std::int64_t width, bool columns, bool rows, Body body) {
+  constexpr std::int64_t kOne = lanes_of<T>;
   if (columns) {
     std::int64_t w = 0;
-    for (; w + lanes_of<T> <= width; w += lanes_of<T>) body.columns(w, std::int64_t{lanes_of<T>});
-    if (w < width) body.columns(w, width - w);
+    for (; w + 2 * kOne <= width; w += 2 * kOne) body.template columns<2>(w, kOne);
+    for (; w + kOne <= width; w += kOne) body.template columns<1>(w, kOne);
+    if (w < width) body.template columns<1>(w, width - w);
   } else if (rows) {
     for (std::int64_t w = 0; w < width; ++w) body.row(w);
   } else {
     for (std::int64_t w = 0; w < width; ++w) body.scalar(w);
   }
+}
+
+// v vectors, of which the last has k lanes: f(v, offset, lanes) for each.
+template <class T, int kVectors, class F>
+HALFGRAD_INLINE void for_vectors(std::int64_t k, F f) {
+  unroll<kVectors>([&](auto v) HALFGRAD_LAMBDA {
+    f(v, std::int64_t{v * lanes_of<T>}, decltype(v)::value == kVectors - 1 ? k : std::int64_t{lanes_of<T>});
+  });
 }
 
 template <class N, class V>
@@ -42,8 +52,8 @@ HALFGRAD_INLINE void store_doubles(double* out, V v, std::int64_t n) {
 // would be 0 without rounding, corrects both (Chan, Golub and LeVeque, 1983).
 struct Spread {
   double mean, squares;
-  Spread(double mean_so_far, double distances, double squared, double n)
-      : mean(mean_so_far + distances / n), squares(squared - distances * distances / n) {}
+  Spread(double rough_mean, double distances, double squared, double one_over_n)
+      : mean(rough_mean + distances * one_over_n), squares(squared - distances * distances * one_over_n) {}
 };
 
 template <class T>
@@ -54,72 +64,80 @@ struct Moments {
   const T* x;
   std::int64_t width, length;
   TileStrides s;
+  double one_over_n = 1 / static_cast<double>(length);
 
   HALFGRAD_INLINE void write(std::int64_t w, Spread m) const {
-    out[w] = static_cast<double>(length);
     out[width + w] = m.mean;
     out[2 * width + w] = m.squares;
   }
 
+  template <int kVectors>
   HALFGRAD_INLINE void columns(std::int64_t w, std::int64_t k) const {
-    V sum = {};
-    for (std::int64_t i = 0; i < length; ++i) sum = sum + load_n(x + w + i * s.length, k);
-    const V mean = sum / spread<T>(static_cast<N>(length));
-    V distances = {}, squares = {};
-    for (std::int64_t i = 0; i < length; ++i) {
-      const V d = load_n(x + w + i * s.length, k) - mean;
-      distances = distances + d;
-      squares = fma(d, d, squares);
-    }
-    double all[3][lanes_of<T>];
-    store_doubles<N>(all[0], mean, lanes_of<T>);
-    store_doubles<N>(all[1], distances, lanes_of<T>);
-    store_doubles<N>(all[2], squares, lanes_of<T>);
-    for (std::int64_t i = 0; i < k; ++i)
-      write(w + i, Spread(all[0][i], all[1][i], all[2][i], static_cast<double>(length)));
+    V means[kVectors] = {}, distances[kVectors] = {}, squares[kVectors] = {};
+    for (std::int64_t i = 0; i < length; ++i)
+      for_vectors<T, kVectors>(k, [&](auto v, std::int64_t at, std::int64_t n) HALFGRAD_LAMBDA {
+        means[v] = means[v] + load_n(x + w + at + i * s.length, n);
+      });
+    const V scale = spread<T>(static_cast<N>(one_over_n));
+    unroll<kVectors>([&](auto v) HALFGRAD_LAMBDA { means[v] = means[v] * scale; });
+    for (std::int64_t i = 0; i < length; ++i)
+      for_vectors<T, kVectors>(k, [&](auto v, std::int64_t at, std::int64_t n) HALFGRAD_LAMBDA {
+        const V d = load_n(x + w + at + i * s.length, n) - means[v];
+        distances[v] = distances[v] + d;
+        squares[v] = fma(d, d, squares[v]);
+      });
+    N lanes[3][lanes_of<T>];
+    for_vectors<T, kVectors>(k, [&](auto v, std::int64_t at, std::int64_t n) HALFGRAD_LAMBDA {
+      store(lanes[0], means[v]);
+      store(lanes[1], distances[v]);
+      store(lanes[2], squares[v]);
+      for (std::int64_t i = 0; i < n; ++i)
+        write(w + at + i, Spread(lanes[0][i], lanes[1][i], lanes[2][i], one_over_n));
+    });
   }
 
   void row(std::int64_t w) const {
     const T* line = x + w * s.width;
-    const N sum = pairwise_sum<T>(
-        0, length, [&](std::int64_t i, std::int64_t k) HALFGRAD_LAMBDA { return load_n(line + i, k); });
-    const N mean = sum / static_cast<N>(length);
+    const N mean = static_cast<N>(one_over_n) *
+                   pairwise_sum<T>(0, length, [&](std::int64_t i, std::int64_t k) HALFGRAD_LAMBDA {
+                     return load_n(line + i, k);
+                   });
     const V means = spread<T>(mean);
     constexpr int kVectors = 2;
     V distances[kVectors] = {}, squares[kVectors] = {};
+    const auto add = [&](auto v, V d) HALFGRAD_LAMBDA {
+      distances[v] = distances[v] + d;
+      squares[v] = fma(d, d, squares[v]);
+    };
     std::int64_t i = 0;
     for (; i + kVectors * lanes_of<T> <= length; i += kVectors * lanes_of<T>)
-      unroll<kVectors>([&](auto v) HALFGRAD_LAMBDA {
-        const V d = load(line + i + v * lanes_of<T>) - means;
-        distances[v] = distances[v] + d;
-        squares[v] = fma(d, d, squares[v]);
-      });
-    double distance = static_cast<double>(sum_of_lanes(distances[0] + distances[1]));
-    double squared = static_cast<double>(sum_of_lanes(squares[0] + squares[1]));
-    for (; i < length; ++i) {
-      const N d = number(line[i]) - mean;
-      distance += static_cast<double>(d);
-      squared += static_cast<double>(d * d);
-    }
-    write(w, Spread(static_cast<double>(mean), distance, squared, static_cast<double>(length)));
+      unroll<kVectors>([&](auto v) HALFGRAD_LAMBDA { add(v, load(line + i + v * lanes_of<T>) - means); });
+    unroll<kVectors>([&](auto v) HALFGRAD_LAMBDA {
+      const std::int64_t at = i + v * lanes_of<T>, rest = length - at;
+      const std::int64_t n = rest < lanes_of<T> ? rest : lanes_of<T>;
+      if (rest > 0) add(v, first_n(load_n(line + at, n) - means, n));
+    });
+    write(w, Spread(static_cast<double>(mean), static_cast<double>(sum_of_lanes(distances[0] + distances[1])),
+                    static_cast<double>(sum_of_lanes(squares[0] + squares[1])), one_over_n));
   }
 
   void scalar(std::int64_t w) const {
     const T* line = x + w * s.width;
     double sum = 0, distances = 0, squares = 0;
     for (std::int64_t i = 0; i < length; ++i) sum += static_cast<double>(number(line[i * s.length]));
-    const double mean = sum / static_cast<double>(length);
+    const double mean = sum * one_over_n;
     for (std::int64_t i = 0; i < length; ++i) {
       const double d = static_cast<double>(number(line[i * s.length])) - mean;
       distances += d;
       squares += d * d;
     }
-    write(w, Spread(mean, distances, squares, static_cast<double>(length)));
+    write(w, Spread(mean, distances, squares, one_over_n));
   }
 };
 
 template <class T>
 void moments(double* out, const void* x, std::int64_t width, std::int64_t length, TileStrides s) {
+  out[0] = static_cast<double>(length);
   walk<T>(width, channels_dense(s), positions_dense(s),
           Moments<T>{out, static_cast<const T*>(x), width, length, s});
 }
@@ -137,10 +155,16 @@ struct Normalize {
   TileStrides ys, xs;
   const N *mean, *scale, *shift;
 
+  template <int kVectors>
   HALFGRAD_INLINE void columns(std::int64_t w, std::int64_t k) const {
-    const V m = load_n(mean + w, k), a = load_n(scale + w, k), b = load_n(shift + w, k);
+    V m[kVectors], a[kVectors], b[kVectors];
+    for_vectors<T, kVectors>(k, [&](auto v, std::int64_t at, std::int64_t n) HALFGRAD_LAMBDA {
+      m[v] = load_n(mean + w + at, n), a[v] = load_n(scale + w + at, n), b[v] = load_n(shift + w + at, n);
+    });
     for (std::int64_t i = 0; i < length; ++i)
-      store_n(y + w + i * ys.length, fma(load_n(x + w + i * xs.length, k) - m, a, b), k);
+      for_vectors<T, kVectors>(k, [&](auto v, std::int64_t at, std::int64_t n) HALFGRAD_LAMBDA {
+        store_n(y + w + at + i * ys.length, fma(load_n(x + w + at + i * xs.length, n) - m[v], a[v], b[v]), n);
+      });
   }
   HALFGRAD_INLINE void row(std::int64_t w) const {
     const V m = spread<T>(mean[w]), a = spread<T>(scale[w]), b = spread<T>(shift[w]);
@@ -180,16 +204,21 @@ struct GradientSums {
   TileStrides ds, xs;
   const N* mean;
 
+  template <int kVectors>
   HALFGRAD_INLINE void columns(std::int64_t w, std::int64_t k) const {
-    const V m = load_n(mean + w, k);
-    V sum = {}, product = {};
-    for (std::int64_t i = 0; i < length; ++i) {
-      const V d = load_n(dy + w + i * ds.length, k);
-      sum = sum + d;
-      product = fma(d, load_n(x + w + i * xs.length, k) - m, product);
-    }
-    store_doubles<N>(out + w, sum, k);
-    store_doubles<N>(out + width + w, product, k);
+    V m[kVectors], sum[kVectors] = {}, product[kVectors] = {};
+    for_vectors<T, kVectors>(
+        k, [&](auto v, std::int64_t at, std::int64_t n) HALFGRAD_LAMBDA { m[v] = load_n(mean + w + at, n); });
+    for (std::int64_t i = 0; i < length; ++i)
+      for_vectors<T, kVectors>(k, [&](auto v, std::int64_t at, std::int64_t n) HALFGRAD_LAMBDA {
+        const V d = load_n(dy + w + at + i * ds.length, n);
+        sum[v] = sum[v] + d;
+        product[v] = fma(d, load_n(x + w + at + i * xs.length, n) - m[v], product[v]);
+      });
+    for_vectors<T, kVectors>(k, [&](auto v, std::int64_t at, std::int64_t n) HALFGRAD_LAMBDA {
+      store_doubles<N>(out + w + at, sum[v], n);
+      store_doubles<N>(out + width + w + at, product[v], n);
+    });
   }
   void row(std::int64_t w) const {
     const V m = spread<T>(mean[w]);
@@ -233,13 +262,19 @@ struct Gradient {
   TileStrides s, ds, xs;
   const N *mean, *scale, *slope, *shift;
 
+  template <int kVectors>
   HALFGRAD_INLINE void columns(std::int64_t w, std::int64_t k) const {
-    const V m = load_n(mean + w, k), a = load_n(scale + w, k), b = load_n(slope + w, k),
-            c = load_n(shift + w, k);
-    for (std::int64_t i = 0; i < length; ++i) {
-      const V distance = load_n(x + w + i * xs.length, k) - m;
-      store_n(dx + w + i * s.length, fma(load_n(dy + w + i * ds.length, k), a, fma(distance, b, c)), k);
-    }
+    V m[kVectors], a[kVectors], b[kVectors], c[kVectors];
+    for_vectors<T, kVectors>(k, [&](auto v, std::int64_t at, std::int64_t n) HALFGRAD_LAMBDA {
+      m[v] = load_n(mean + w + at, n), a[v] = load_n(scale + w + at, n);
+      b[v] = load_n(slope + w + at, n), c[v] = load_n(shift + w + at, n);
+    });
+    for (std::int64_t i = 0; i < length; ++i)
+      for_vectors<T, kVectors>(k, [&](auto v, std::int64_t at, std::int64_t n) HALFGRAD_LAMBDA {
+        const V distance = load_n(x + w + at + i * xs.length, n) - m[v];
+        const V d = load_n(dy + w + at + i * ds.length, n);
+        store_n(dx + w + at + i * s.length, fma(d, a[v], fma(distance, b[v], c[v])), n);
+      });
   }
   HALFGRAD_INLINE void row(std::int64_t w) const {
     const V m = spread<T>(mean[w]), a = spread<T>(scale[w]), b = spread<T>(slope[w]), c = spread<T>(shift[w]);
@@ -295,7 +330,7 @@ void layer_norm(void* y, void* mean_out, void* rstd_out, const void* x, std::int
     return d * d;
   });
   const Spread moments(static_cast<double>(rough), static_cast<double>(distances),
-                       static_cast<double>(squares), length);
+                       static_cast<double>(squares), 1 / length);
   const N mean = static_cast<N>(moments.mean);
   const N rstd = static_cast<N>(1 / __builtin_sqrt(moments.squares / length + eps));
   *static_cast<N*>(mean_out) = mean;

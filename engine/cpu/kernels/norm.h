@@ -12,8 +12,8 @@ struct TileStrides {
 };
 
 struct NormKernels {
-  /// Of each channel of a tile: out[w] = how many elements, out[width + w] = their mean, out[2 * width + w] =
-  /// the sum of squared distances from it.
+  /// out[0] = how many positions; for each channel out[width + w] = the mean, out[2 * width + w] = the sum of
+  /// squared distances from it.
   using Moments = void (*)(double* out, const void* x, std::int64_t width, std::int64_t length,
                            TileStrides strides);
   Moments moments[3];

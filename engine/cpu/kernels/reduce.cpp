@@ -171,7 +171,7 @@ void tile(void* out_memory, const void* x_memory, std::int64_t width, std::int64
         acc = Op::combine(acc, Op::value(load_n(x + w + i * length_stride, width - w)));
       store_n(out + w, acc, width - w);
     }
-  } else if (length_stride == 1 && length >= 8) {
+  } else if (length_stride == 1 && length >= 32) {
     for (std::int64_t w = 0; w < width; ++w) out[w] = reduce_row<Op>(x + w * width_stride, length);
   } else {
     for (std::int64_t w = 0; w < width; ++w)

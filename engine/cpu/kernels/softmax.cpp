@@ -11,20 +11,24 @@ namespace {
 template <class T>
 void load_lines(Number<T>* buffer, const T* x, std::int64_t lines, std::int64_t n, LineStrides s) {
   if (s.step == 1 || lines == 1) {
-    for (std::int64_t l = 0; l < lines; ++l) load_line(buffer + l * n, x + l * s.line, n, s.step);
+    for (std::int64_t l = 0; l < lines; ++l)
+      load_line(buffer + l * (n + kLinePadding), x + l * s.line, n, s.step);
   } else {
     for (std::int64_t i = 0; i < n; ++i)
-      for (std::int64_t l = 0; l < lines; ++l) buffer[l * n + i] = number(x[l * s.line + i * s.step]);
+      for (std::int64_t l = 0; l < lines; ++l)
+        buffer[l * (n + kLinePadding) + i] = number(x[l * s.line + i * s.step]);
   }
 }
 
 template <class T>
 void store_lines(T* y, const Number<T>* buffer, std::int64_t lines, std::int64_t n, LineStrides s) {
   if (s.step == 1 || lines == 1) {
-    for (std::int64_t l = 0; l < lines; ++l) store_line(y + l * s.line, buffer + l * n, n, s.step);
+    for (std::int64_t l = 0; l < lines; ++l)
+      store_line(y + l * s.line, buffer + l * (n + kLinePadding), n, s.step);
   } else {
     for (std::int64_t i = 0; i < n; ++i)
-      for (std::int64_t l = 0; l < lines; ++l) assign(y[l * s.line + i * s.step], buffer[l * n + i]);
+      for (std::int64_t l = 0; l < lines; ++l)
+        assign(y[l * s.line + i * s.step], buffer[l * (n + kLinePadding) + i]);
   }
 }
 
@@ -77,7 +81,8 @@ void forward(void* y, const void* x, std::int64_t lines, std::int64_t n, LineStr
              LineStrides x_strides, bool log, void* memory) {
   auto* buffer = static_cast<Number<T>*>(memory);
   load_lines(buffer, static_cast<const T*>(x), lines, n, x_strides);
-  for (std::int64_t l = 0; l < lines; ++l) softmax_line<T>(buffer + l * n, n, log, buffer + lines * n);
+  for (std::int64_t l = 0; l < lines; ++l)
+    softmax_line<T>(buffer + l * (n + kLinePadding), n, log, buffer + lines * (n + kLinePadding));
   store_lines(static_cast<T*>(y), buffer, lines, n, y_strides);
 }
 
@@ -98,10 +103,11 @@ template <class T>
 void backward(void* dx, const void* dy, const void* y, std::int64_t lines, std::int64_t n,
               LineStrides dx_strides, LineStrides dy_strides, LineStrides y_strides, bool log, void* memory) {
   auto* gradient = static_cast<Number<T>*>(memory);
-  auto* output = gradient + lines * n;
+  auto* output = gradient + lines * (n + kLinePadding);
   load_lines(gradient, static_cast<const T*>(dy), lines, n, dy_strides);
   load_lines(output, static_cast<const T*>(y), lines, n, y_strides);
-  for (std::int64_t l = 0; l < lines; ++l) backward_line<T>(gradient + l * n, output + l * n, n, log);
+  for (std::int64_t l = 0; l < lines; ++l)
+    backward_line<T>(gradient + l * (n + kLinePadding), output + l * (n + kLinePadding), n, log);
   store_lines(static_cast<T*>(dx), gradient, lines, n, dx_strides);
 }
 
