@@ -8,13 +8,13 @@
 namespace halfgrad {
 
 struct Curve {
-  std::string label;
-  std::vector<double> x, y;  ///< of one length; points that are not finite are gaps
+  std::string label = {};
+  std::vector<double> x = {}, y = {};  ///< of one length; points that are not finite are gaps
 };
 
 struct Chart {
-  std::string title, x_label, y_label;
-  std::vector<Curve> curves;
+  std::string title = {}, x_label = {}, y_label = {};
+  std::vector<Curve> curves = {};
   bool log_x = false, log_y = false;
 };
 

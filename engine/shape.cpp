@@ -1,7 +1,5 @@
 #include "engine/shape.h"
 
-#include <fmt/format.h>
-
 #include "engine/error.h"
 
 namespace halfgrad {
@@ -33,7 +31,11 @@ void Shape::erase(std::size_t at) {
   *this = std::move(shrunk);
 }
 
-std::string Shape::str() const { return fmt::format("[{}]", fmt::join(begin(), end(), ", ")); }
+std::string Shape::str() const {
+  std::string text(1, '[');
+  for (std::int64_t size : *this) text.append(text.size() > 1 ? ", " : "").append(std::to_string(size));
+  return text.append(1, ']');
+}
 
 Strides contiguous_strides(const Shape& shape) {
   Strides strides(shape.size(), 1);

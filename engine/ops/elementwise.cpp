@@ -155,11 +155,14 @@ Tensor binary(const Tensor& a, const Tensor& b) {
   check_defined(b, Op::name);
   const Device device = common_device(a, b, Op::name);
   const Shape shape = broadcast_shapes(a.shape(), b.shape(), Op::name);
-  DType dtype = common_dtype(a, b);
-  if (Op::types == Types::floats && !is_floating(dtype)) dtype = f32;
+  // Two numbers give a number again, as precise as they are: the exponent - 1 in the gradient of pow(x, exponent).
+  const bool numbers = a.is_literal() && b.is_literal();
+  DType dtype = numbers ? promote(a.dtype(), b.dtype()) : common_dtype(a, b);
+  if (Op::types == Types::floats && !is_floating(dtype)) dtype = numbers ? f64 : f32;
   const DType compute = compute_dtype(dtype);
   if (Op::types == Types::predicate) dtype = boolean;
   Tensor y = empty_in_order_of(shape, dtype, device, {&a, &b});
+  y.impl()->literal = numbers;
   if (y.numel() > 0)
     backend_for(device).binary(elementwise::BinaryOps::position<Op>(), compute, y.view_of_data(), view_as(a, shape), view_as(b, shape));
   if constexpr (Op::types == Types::predicate) {
