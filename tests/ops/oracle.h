@@ -111,8 +111,6 @@ Num log_sum_exp(const std::vector<Num>& x);
 std::vector<Num> softmax(const std::vector<Num>& x);
 std::vector<Num> log_softmax(const std::vector<Num>& x);
 
-/// x, as read back from a tensor: rounded to its dtype on the way forward and on the way back.
-Num stored(const Num& x);
 /// x, whose gradient is handed on in a tensor: rounded to its dtype on the way back.
 Num between_nodes(const Num& x);
 

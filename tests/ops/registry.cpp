@@ -36,6 +36,7 @@ const std::vector<Entry>& registry() {
   static const std::vector<Entry> entries = [] {
     std::vector<Entry> all;
     register_elementwise(all);
+    register_selection(all);
     register_views(all);
     register_reductions(all);
     register_products(all);
@@ -72,6 +73,12 @@ Tensor integers(const Shape& shape, std::int64_t low, std::int64_t high, std::ui
   for (std::int64_t& v : values)
     v = low + static_cast<std::int64_t>(generator.next_below(static_cast<std::uint64_t>(high - low)));
   return from_vector(values, shape);
+}
+
+Tensor whole_numbers(const Shape& shape, double low, double high, DType dtype, std::uint64_t seed) {
+  const double lowest = dtype == u8 || dtype == boolean ? std::max(low, 0.0) : low;
+  const auto first = static_cast<std::int64_t>(std::ceil(lowest));
+  return integers(shape, first, static_cast<std::int64_t>(std::floor(high)) + 1, seed).to(dtype);
 }
 
 Tensor special_values() {

@@ -71,6 +71,7 @@ const std::vector<Entry>& registry();
 
 // Where they are made, one function per family.
 void register_elementwise(std::vector<Entry>& entries);
+void register_selection(std::vector<Entry>& entries);
 void register_views(std::vector<Entry>& entries);
 void register_reductions(std::vector<Entry>& entries);
 void register_products(std::vector<Entry>& entries);
@@ -92,6 +93,8 @@ Tensor uniform(const Shape& shape, double low = -2, double high = 2, std::uint64
 Tensor distinct(const Shape& shape, double gap = 0.125, std::uint64_t seed = 1);
 /// Uniform i64 in [low, high).
 Tensor integers(const Shape& shape, std::int64_t low, std::int64_t high, std::uint64_t seed = 1);
+/// Whole numbers from low to high, in any dtype; none below 0 for u8 and bool.
+Tensor whole_numbers(const Shape& shape, double low, double high, DType dtype, std::uint64_t seed = 1);
 /// Infinities, NaN, zeros of both signs, the limits of f16 (65504, 2^-14, 2^-24) and what is just beyond
 /// them.
 Tensor special_values();

@@ -81,8 +81,8 @@ void register_gather_and_scatter(Entries& entries) {
   for (const auto& [shape, index_shape, dim] : samples) {
     const Tensor index =
         integers(index_shape, 0, shape[static_cast<std::size_t>(dim < 0 ? dim + shape.rank() : dim)], 2);
-    const Op1 op = [dim](const Tensors& x) { return gather(x[0], dim, x[1]); };
-    const Oracle1 expected = [dim](const Arrays& x) { return gathered(x[0], dim, x[1]); };
+    const Op1 op = [dim = dim](const Tensors& x) { return gather(x[0], dim, x[1]); };
+    const Oracle1 expected = [dim = dim](const Arrays& x) { return gathered(x[0], dim, x[1]); };
     gather_entry.add(fmt::format("{}{} along {}", shape.str(), index_shape.str(), dim),
                      {uniform(shape), index}, op, expected);
     gather_entry.add(fmt::format("{} by i32", shape.str()), {uniform(shape), index.to(i32)}, op, expected);
@@ -106,8 +106,8 @@ void register_gather_and_scatter(Entries& entries) {
     scatter.add(
         fmt::format("{}{} along {}", shape.str(), index_shape.str(), dim),
         {uniform(shape), index, uniform(index_shape, -2, 2, 3)},
-        [dim](const Tensors& x) { return scatter_add(x[0], dim, x[1], x[2]); },
-        [dim](const Arrays& x) { return scattered(x[0], dim, x[1], x[2]); });
+        [dim = dim](const Tensors& x) { return scatter_add(x[0], dim, x[1], x[2]); },
+        [dim = dim](const Arrays& x) { return scattered(x[0], dim, x[1], x[2]); });
   }
   scatter
       .add(
@@ -130,18 +130,19 @@ void register_select_and_add(Entries& entries) {
     const Tensor index = integers(index_shape, 0, shape[d], 2);
     const std::string name = fmt::format("{} at {} along {}", shape.str(), index_shape[0], dim);
     select.add(
-        name, {uniform(shape), index}, [dim](const Tensors& x) { return index_select(x[0], dim, x[1]); },
-        [dim](const Arrays& x) { return selected(x[0], dim, x[1]); });
+        name, {uniform(shape), index},
+        [dim = dim](const Tensors& x) { return index_select(x[0], dim, x[1]); },
+        [dim = dim](const Arrays& x) { return selected(x[0], dim, x[1]); });
     select
         .add(
             name + ", integers", {integers(shape, -9, 9), index.to(i32)},
-            [dim](const Tensors& x) { return index_select(x[0], dim, x[1]); },
-            [dim](const Arrays& x) { return selected(x[0], dim, x[1]); })
+            [dim = dim](const Tensors& x) { return index_select(x[0], dim, x[1]); },
+            [dim = dim](const Arrays& x) { return selected(x[0], dim, x[1]); })
         .dtypes.clear();
     addition.add(
         name, {uniform(shape), index, uniform(oracle::with(shape, d, index_shape[0]), -2, 2, 3)},
-        [dim](const Tensors& x) { return index_add(x[0], dim, x[1], x[2]); },
-        [dim](const Arrays& x) { return added(x[0], dim, x[1], x[2]); });
+        [dim = dim](const Tensors& x) { return index_add(x[0], dim, x[1], x[2]); },
+        [dim = dim](const Arrays& x) { return added(x[0], dim, x[1], x[2]); });
   }
   select.error("an index out of range", [] { index_select(ones({3}), 0, full({2}, 3, i64)); });
   select.error("an index that is no vector", [] { index_select(ones({3}), 0, zeros({2, 2}, i64)); });
