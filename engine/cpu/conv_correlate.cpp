@@ -1,5 +1,5 @@
-// The plan of a correlation. Tasks are bands of output rows, or several images if they are small, chosen by shape alone.
-// Every output is computed by one task, so every number of threads gives the same bits.
+// The plan of a correlation. Tasks are bands of output rows, or several images if they are small, chosen by
+// shape alone. Every output is computed by one task, so every number of threads gives the same bits.
 
 #include "engine/cpu/conv_correlate.h"
 
@@ -9,24 +9,27 @@
 namespace halfgrad::cpu {
 namespace {
 
-// The largest buffers of a task, in floats: its staged input and its sums. Together with a panel of weights they are to
-// stay in the L2 cache, and small sums in the L1 cache.
+// The largest buffers of a task, in floats: its staged input and its sums. Together with a panel of weights
+// they are to stay in the L2 cache, and small sums in the L1 cache.
 constexpr std::int64_t kStaged = 256 * 1024;
 constexpr std::int64_t kSums = 16 * 1024;
 // Weights beyond the L2 cache should be read rarely: a task then has more pixels and fewer outputs.
 constexpr std::int64_t kLargeWeights = 256 * 1024;
 constexpr std::int64_t kSumsForLargeWeights = 128 * 1024;
 
-// Without neighbours it does not matter where a row ends: small images become one long row, which fills the tiles.
+// Without neighbours it does not matter where a row ends: small images become one long row, which fills the
+// tiles.
 template <class T>
 void join_rows(Correlation<T>& p) {
   constexpr std::int64_t kLongRow = 14;
   const auto pointwise = [](const Axis& axis, std::int64_t size) {
     return axis.step == 1 && axis.offsets == std::vector<std::int64_t>{0} && axis.count == size;
   };
-  if (p.columns.count >= kLongRow || !pointwise(p.rows, p.source.height) || !pointwise(p.columns, p.source.width))
+  if (p.columns.count >= kLongRow || !pointwise(p.rows, p.source.height) ||
+      !pointwise(p.columns, p.source.width))
     return;
-  if (p.source.row != p.source.width * p.source.column || p.target.row != p.source.width * p.target.column) return;
+  if (p.source.row != p.source.width * p.source.column || p.target.row != p.source.width * p.target.column)
+    return;
   p.columns.count *= p.rows.count;
   p.rows.count = 1;
   p.source.width = p.columns.count;
@@ -51,7 +54,8 @@ class Plan {
     parallel_for(tasks, divide_up(kConvTaskWork, work), [&](std::int64_t begin, std::int64_t end) {
       const Scratch staged(source_in_place ? 0 : portion.images * staged_image * sizeof(float));
       const Scratch sums(target_in_place ? 0 : portion.images * sums_image * sizeof(float));
-      for (std::int64_t task = begin; task < end; ++task) run_task(task, staged.as<float>(), sums.as<float>());
+      for (std::int64_t task = begin; task < end; ++task)
+        run_task(task, staged.as<float>(), sums.as<float>());
     });
   }
 
@@ -128,7 +132,8 @@ class Plan {
     args.sums_column = sums_column;
     if constexpr (sizeof(T) == sizeof(float)) {
       if (source_in_place) {
-        args.source = p.source.data + image * p.source.image + (row * p.rows.step + p.rows.first()) * p.source.row +
+        args.source = p.source.data + image * p.source.image +
+                      (row * p.rows.step + p.rows.first()) * p.source.row +
                       p.columns.first() * p.source.column;
         args.source_image = p.source.image;
       }
@@ -140,7 +145,8 @@ class Plan {
       }
     }
     if (!source_in_place)
-      stage_images(typed, staged, staged_image, p.source, image, args.images, p.rows, row, args.rows, p.columns);
+      stage_images(typed, staged, staged_image, p.source, image, args.images, p.rows, row, args.rows,
+                   p.columns);
     if (depthwise) {
       correlate_depthwise(args);
     } else {
@@ -190,9 +196,10 @@ class Plan {
   Portion choose() const {
     const std::int64_t fair = p.source.count * cuts / 8;
     const std::int64_t images = std::max(divide_up(kConvTaskWork, work_per_image / cuts + 1), fair);
-    Portion result = choose_portion(p.rows, source_in_place ? 0 : staged_columns * channels, kStaged,
-                                    target_in_place ? 0 : p.columns.count * sums_column,
-                                    large_weights ? kSumsForLargeWeights : kSums, std::min(images, p.source.count));
+    Portion result =
+        choose_portion(p.rows, source_in_place ? 0 : staged_columns * channels, kStaged,
+                       target_in_place ? 0 : p.columns.count * sums_column,
+                       large_weights ? kSumsForLargeWeights : kSums, std::min(images, p.source.count));
     result.images = divide_up(p.source.count, divide_up(p.source.count, result.images));  // equal portions
     return result;
   }
@@ -220,18 +227,21 @@ class Plan {
   const std::int64_t cuts = large_weights ? std::clamp<std::int64_t>(panels / 2, 1, 4) : 1;  // of the panels
   float* packed = nullptr;
 
-  // Sums may go straight to the target if that is how they come out of the micro-kernel. Otherwise to a buffer, which
-  // has room for the whole panel that the last group writes.
+  // Sums may go straight to the target if that is how they come out of the micro-kernel. Otherwise to a
+  // buffer, which has room for the whole panel that the last group writes.
   const bool target_in_place = sizeof(T) == sizeof(float) && p.target.channel == 1 && p.bias == nullptr &&
                                (depthwise || group_outputs % kernel.lanes == 0);
-  const std::int64_t sums_column = (p.groups - 1) * group_outputs + divide_up(panels, cuts) * kernel.tile_columns;
+  const std::int64_t sums_column =
+      (p.groups - 1) * group_outputs + divide_up(panels, cuts) * kernel.tile_columns;
 
   // The tasks: portions of the batch, which are bands of an image or whole images, times cuts of the outputs.
-  const std::int64_t work_per_image =
-      p.rows.count * p.columns.count * p.target.channels * static_cast<std::int64_t>(taps.size()) * group_inputs + 1;
+  const std::int64_t work_per_image = p.rows.count * p.columns.count * p.target.channels *
+                                          static_cast<std::int64_t>(taps.size()) * group_inputs +
+                                      1;
   const Portion portion = choose();
   const std::int64_t bands = divide_up(p.rows.count, portion.rows);
-  const std::int64_t staged_image = staged_image_size(p.rows.extent(portion.rows) * staged_columns * channels);
+  const std::int64_t staged_image =
+      staged_image_size(p.rows.extent(portion.rows) * staged_columns * channels);
   const std::int64_t sums_image = staged_image_size(portion.rows * p.columns.count * sums_column);
 };
 

@@ -1,6 +1,6 @@
 #pragma once
-// The common form of a convolution and of its input gradient: every output pixel is a sum over taps of a source pixel
-// times a matrix of weights.
+// The common form of a convolution and of its input gradient: every output pixel is a sum over taps of a
+// source pixel times a matrix of weights.
 
 #include "engine/cpu/conv_plan.h"
 
@@ -9,12 +9,12 @@ namespace halfgrad::cpu {
 template <class T>
 struct Correlation {
   Images<const T> source;
-  Images<T> target;                 // where the outputs of `rows` x `columns` go
+  Images<T> target;  // where the outputs of `rows` x `columns` go
   const T* w = nullptr;
   std::ptrdiff_t w_group = 0, w_input = 0, w_output = 0, w_row = 0, w_column = 0;  // strides
   std::int64_t groups = 1;
   Axis rows = {}, columns = {};
-  const float* bias = nullptr;      // of all output channels, or null
+  const float* bias = nullptr;  // of all output channels, or null
 };
 
 /// Computes it, for T = float and the bits of halves, std::uint16_t.

@@ -1,5 +1,6 @@
-// Convolutions in f64. They exist to check gradients, so they are short rather than fast: each image is unfolded into a
-// matrix with one row per weight of a filter and one column per output pixel, and the rest is a matrix product.
+// Convolutions in f64. They exist to check gradients, so they are short rather than fast: each image is
+// unfolded into a matrix with one row per weight of a filter and one column per output pixel, and the rest is
+// a matrix product.
 
 #include <vector>
 
@@ -17,8 +18,15 @@ struct Sizes {
   std::int64_t pixels = rows * columns;
 
   Sizes(const View& x, const View& w, const View& y, const Conv2dGeometry& geometry)
-      : groups(geometry.groups), inputs(w.shape[1]), outputs(w.shape[0] / geometry.groups), height(x.shape[2]),
-        width(x.shape[3]), filter_rows(w.shape[2]), filter_columns(w.shape[3]), rows(y.shape[2]), columns(y.shape[3]) {}
+      : groups(geometry.groups),
+        inputs(w.shape[1]),
+        outputs(w.shape[0] / geometry.groups),
+        height(x.shape[2]),
+        width(x.shape[3]),
+        filter_rows(w.shape[2]),
+        filter_columns(w.shape[3]),
+        rows(y.shape[2]),
+        columns(y.shape[3]) {}
 };
 
 View matrix(double* data, std::int64_t rows, std::int64_t columns) {
@@ -28,8 +36,8 @@ View transposed(double* data, std::int64_t rows, std::int64_t columns) {
   return {data, f64, {1, columns, rows}, {0, 1, columns}};
 }
 
-// Calls f(unfolded element, element of x) for all pairs that are the same number: x seen by every tap at every output
-// pixel. Taps that see padding are left out.
+// Calls f(unfolded element, element of x) for all pairs that are the same number: x seen by every tap at
+// every output pixel. Taps that see padding are left out.
 template <class F>
 void unfold(const Sizes& s, const View& x, std::int64_t image, std::int64_t group, double* unfolded,
             const Conv2dGeometry& g, const F& f) {
@@ -46,14 +54,16 @@ void unfold(const Sizes& s, const View& x, std::int64_t image, std::int64_t grou
           }
 }
 
-// Calls f(dense element, element of v) for a part of the first dimension of a 4-d view; the dense order is row-major.
+// Calls f(dense element, element of v) for a part of the first dimension of a 4-d view; the dense order is
+// row-major.
 template <class F>
 void visit(const View& v, std::int64_t first, std::int64_t count, double* dense, const F& f) {
   for (std::int64_t a = first; a < first + count; ++a)
     for (std::int64_t b = 0; b < v.shape[1]; ++b)
       for (std::int64_t c = 0; c < v.shape[2]; ++c)
         for (std::int64_t d = 0; d < v.shape[3]; ++d)
-          f(*dense++, v.as<double>()[a * v.strides[0] + b * v.strides[1] + c * v.strides[2] + d * v.strides[3]]);
+          f(*dense++,
+            v.as<double>()[a * v.strides[0] + b * v.strides[1] + c * v.strides[2] + d * v.strides[3]]);
 }
 
 // One group's channels of one image, as a view whose first dimension is that of channels.
@@ -71,11 +81,13 @@ constexpr auto add = [](double dense, double& element) { element += dense; };
 
 }  // namespace
 
-void conv2d_f64(const View& y, const View& x, const View& w, const View& bias, const Conv2dGeometry& geometry) {
+void conv2d_f64(const View& y, const View& x, const View& w, const View& bias,
+                const Conv2dGeometry& geometry) {
   const Sizes s(x, w, y, geometry);
   parallel_for(y.shape[0] * s.groups, 1, [&](std::int64_t task, std::int64_t) {
     const std::int64_t image = task / s.groups, group = task % s.groups;
-    std::vector<double> weights(s.outputs * s.taps), unfolded(s.taps * s.pixels), result(s.outputs * s.pixels);
+    std::vector<double> weights(s.outputs * s.taps), unfolded(s.taps * s.pixels),
+        result(s.outputs * s.pixels);
     visit(w, group * s.outputs, s.outputs, weights.data(), read);
     unfold(s, x, image, group, unfolded.data(), geometry, read);
     gemm(matrix(result.data(), s.outputs, s.pixels), matrix(weights.data(), s.outputs, s.taps),
@@ -87,11 +99,13 @@ void conv2d_f64(const View& y, const View& x, const View& w, const View& bias, c
   });
 }
 
-void conv2d_backward_input_f64(const View& dx, const View& dy, const View& w, const Conv2dGeometry& geometry) {
+void conv2d_backward_input_f64(const View& dx, const View& dy, const View& w,
+                               const Conv2dGeometry& geometry) {
   const Sizes s(dx, w, dy, geometry);
   parallel_for(dx.shape[0] * s.groups, 1, [&](std::int64_t task, std::int64_t) {
     const std::int64_t image = task / s.groups, group = task % s.groups;
-    std::vector<double> weights(s.outputs * s.taps), gradient(s.outputs * s.pixels), unfolded(s.taps * s.pixels);
+    std::vector<double> weights(s.outputs * s.taps), gradient(s.outputs * s.pixels),
+        unfolded(s.taps * s.pixels);
     visit(w, group * s.outputs, s.outputs, weights.data(), read);
     visit(channels_of(dy, image, group, s.outputs), 0, s.outputs, gradient.data(), read);
     gemm(matrix(unfolded.data(), s.taps, s.pixels), transposed(weights.data(), s.outputs, s.taps),
@@ -102,7 +116,8 @@ void conv2d_backward_input_f64(const View& dx, const View& dy, const View& w, co
   });
 }
 
-void conv2d_backward_weight_f64(const View& dw, const View& x, const View& dy, const Conv2dGeometry& geometry) {
+void conv2d_backward_weight_f64(const View& dw, const View& x, const View& dy,
+                                const Conv2dGeometry& geometry) {
   const Sizes s(x, dw, dy, geometry);
   parallel_for(s.groups, 1, [&](std::int64_t group, std::int64_t) {
     std::vector<double> sums(s.outputs * s.taps, 0.0), product(s.outputs * s.taps);

@@ -1,8 +1,9 @@
-// The plan of a convolution's weight gradient: dw[o][c][r][s] sums, over all images and output pixels, the product of
-// the output's gradient with the input that tap (r, s) sees there. As a matrix product it is low and wide but very deep.
+// The plan of a convolution's weight gradient: dw[o][c][r][s] sums, over all images and output pixels, the
+// product of the output's gradient with the input that tap (r, s) sees there. As a matrix product it is low
+// and wide but very deep.
 //
-// So the batch is cut into a few parts, by shape alone. Each part has its own f32 sums, which are added up in the order
-// of the parts and rounded once. Every number of threads gives the same bits.
+// So the batch is cut into a few parts, by shape alone. Each part has its own f32 sums, which are added up in
+// the order of the parts and rounded once. Every number of threads gives the same bits.
 
 #include "engine/cpu/conv.h"
 #include "engine/cpu/conv_plan.h"
@@ -12,8 +13,8 @@
 namespace halfgrad::cpu {
 namespace {
 
-constexpr std::int64_t kTasks = 8;                      // wanted
-constexpr std::int64_t kPartialSums = 8 * 1024 * 1024;  // floats, at most, unless one part needs more
+constexpr std::int64_t kTasks = 8;                  // wanted
+constexpr std::int64_t kPartialSums = 1024 * 1024;  // floats, at most, unless one part needs more
 // The largest buffers of a task, in floats: its staged input and its packed gradient.
 constexpr std::int64_t kStaged = 256 * 1024;
 constexpr std::int64_t kPacked = 128 * 1024;
@@ -33,8 +34,10 @@ class Plan {
     const std::int64_t work = x.count * rows.count * columns.count * dw.numel();
     std::int64_t parts = std::min({x.count, kTasks, work / kConvTaskWork, kPartialSums / sums_part});
     parts = std::max<std::int64_t>(parts, 1);
-    // If there are too few parts, cut the outputs too. Every such cut stages the images once more, so not too finely.
-    std::int64_t cuts = work < 2 * kConvTaskWork || depthwise ? 1 : std::min(divide_up(kTasks, parts), panels / 2);
+    // If there are too few parts, cut the outputs too. Every such cut stages the images once more, so not too
+    // finely.
+    std::int64_t cuts =
+        work < 2 * kConvTaskWork || depthwise ? 1 : std::min(divide_up(kTasks, parts), panels / 2);
     cuts = std::max<std::int64_t>(cuts, 1);
 
     const Scratch sums(parts * sums_part * sizeof(float));
@@ -59,9 +62,10 @@ class Plan {
   void sum_part(float* sums, std::int64_t begin, std::int64_t end, std::int64_t first_panel,
                 std::int64_t end_panel) const {
     const std::int64_t packed_row = columns.count * (end_panel - first_panel) * kernel.tile_columns;
-    const Portion portion = choose_portion(rows, source_in_place ? 0 : staged_columns * x.channels, kStaged, packed_row,
-                                           kPacked, std::max<std::int64_t>(end - begin, 1));
-    const std::int64_t staged_image = staged_image_size(rows.extent(portion.rows) * staged_columns * x.channels);
+    const Portion portion = choose_portion(rows, source_in_place ? 0 : staged_columns * x.channels, kStaged,
+                                           packed_row, kPacked, std::max<std::int64_t>(end - begin, 1));
+    const std::int64_t staged_image =
+        staged_image_size(rows.extent(portion.rows) * staged_columns * x.channels);
     const Scratch staged(source_in_place ? 0 : portion.images * staged_image * sizeof(float));
     const Scratch packed(portion.images * portion.rows * packed_row * sizeof(float));
 
@@ -70,7 +74,8 @@ class Plan {
     do {  // at least once: a part without images has sums of zero
       std::int64_t row = 0;
       do {
-        Data data = {image, std::min(portion.images, end - image), row, std::min(portion.rows, rows.count - row)};
+        Data data = {image, std::min(portion.images, end - image), row,
+                     std::min(portion.rows, rows.count - row)};
         data.packed = packed.as<float>();
         locate_source(data, staged.as<float>(), staged_image);
         if (depthwise) {
@@ -98,10 +103,12 @@ class Plan {
         return;
       }
     }
-    stage_images(typed, staged, staged_image, x, data.image, data.images, rows, data.row, data.row_count, columns);
+    stage_images(typed, staged, staged_image, x, data.image, data.images, rows, data.row, data.row_count,
+                 columns);
   }
 
-  void add(const Data& data, float* sums, std::int64_t first_panel, std::int64_t end_panel, bool first) const {
+  void add(const Data& data, float* sums, std::int64_t first_panel, std::int64_t end_panel,
+           bool first) const {
     const std::int64_t first_output = first_panel * kernel.tile_columns;
     std::vector<std::ptrdiff_t> segments;
     for (std::int64_t n = 0; n < data.images; ++n)
@@ -127,12 +134,14 @@ class Plan {
     }
   }
 
-  // The gradient of f32 images in channels-last memory without gaps is read in place, else it is packed.
+  // The gradient is packed, unless it is read only a few times and f32, channels-last and without gaps.
   void locate_gradient(WeightGradientArgs& args, const Data& data, std::int64_t first_output) const {
     const bool rows_joined = dy.row == columns.count * dy.column;
     if constexpr (sizeof(T) == sizeof(float)) {
-      const bool images_joined = data.images == 1 || (dy.image == rows.count * dy.row && data.row_count == rows.count);
-      if (dy.channel == 1 && outputs % kernel.lanes == 0 && rows_joined && images_joined) {
+      const bool images_joined =
+          data.images == 1 || (dy.image == rows.count * dy.row && data.row_count == rows.count);
+      const bool few_times = args.block_count * args.block_rows <= 64;
+      if (few_times && dy.channel == 1 && outputs % kernel.lanes == 0 && rows_joined && images_joined) {
         args.gradient = dy.data + data.image * dy.image + data.row * dy.row + first_output;
         args.gradient_pixel = dy.column;
         args.gradient_panel = kernel.tile_columns;
@@ -153,7 +162,8 @@ class Plan {
     for (std::int64_t n = 0; n < data.images; ++n)
       for (std::int64_t i = 0; i < runs; ++i) {
         pack.dy = dy.data + (data.image + n) * dy.image + (data.row + i) * dy.row + first_output * dy.channel;
-        pack.panels = data.packed + (n * data.row_count * columns.count + i * pack.pixels) * kernel.tile_columns;
+        pack.panels =
+            data.packed + (n * data.row_count * columns.count + i * pack.pixels) * kernel.tile_columns;
         typed.pack_gradient(pack);
       }
   }
@@ -172,9 +182,11 @@ class Plan {
     args.y = data.packed;
     args.y_column = x.channels;
     args.y_row = columns.count * x.channels;
-    const Axis dy_rows = {rows.count, 1, {0}, {0}}, dy_columns = {columns.count, 1, {0}, {0}};  // staged as it is
+    const Axis dy_rows = {rows.count, 1, {0}, {0}},
+               dy_columns = {columns.count, 1, {0}, {0}};  // staged as it is
     for (std::int64_t n = 0; n < data.images; ++n) {
-      stage_images(typed, data.packed, 0, dy, data.image + n, 1, dy_rows, data.row, data.row_count, dy_columns);
+      stage_images(typed, data.packed, 0, dy, data.image + n, 1, dy_rows, data.row, data.row_count,
+                   dy_columns);
       args.source = data.source + n * data.source_image;
       kernel.depthwise_weight_gradient(args);
     }
@@ -186,26 +198,27 @@ class Plan {
     for (std::int64_t r : rows.taps)
       for (std::int64_t c : columns.taps) taps.push_back(r * dw.strides[2] + c * dw.strides[3]);
     const std::int64_t sums_count = static_cast<std::int64_t>(taps.size()) * inputs * kernel.tile_columns;
-    parallel_for(groups * panels, divide_up(20'000, sums_count + 1), [&](std::int64_t begin, std::int64_t end) {
-      const Scratch scratch(sums_count * sizeof(float));
-      for (std::int64_t i = begin; i < end; ++i) {
-        const std::int64_t group = i / panels, output = i % panels * kernel.tile_columns;
-        StoreWeightsArgs<T> args = {};
-        args.sums = sums + group * sums_group + output;
-        args.sums_part = sums_part;
-        args.sums_row = sums_row;
-        args.parts = parts;
-        args.dw = dw.as<T>() + (group * outputs + output) * dw.strides[0];
-        args.input = dw.strides[1];
-        args.output = dw.strides[0];
-        args.taps = taps.data();
-        args.tap_count = static_cast<std::int64_t>(taps.size());
-        args.inputs = inputs;
-        args.outputs = std::min(kernel.tile_columns, outputs - output);
-        args.scratch = scratch.as<float>();
-        typed.store_weights(args);
-      }
-    });
+    parallel_for(groups * panels, divide_up(20'000, sums_count + 1),
+                 [&](std::int64_t begin, std::int64_t end) {
+                   const Scratch scratch(sums_count * sizeof(float));
+                   for (std::int64_t i = begin; i < end; ++i) {
+                     const std::int64_t group = i / panels, output = i % panels * kernel.tile_columns;
+                     StoreWeightsArgs<T> args = {};
+                     args.sums = sums + group * sums_group + output;
+                     args.sums_part = sums_part;
+                     args.sums_row = sums_row;
+                     args.parts = parts;
+                     args.dw = dw.as<T>() + (group * outputs + output) * dw.strides[0];
+                     args.input = dw.strides[1];
+                     args.output = dw.strides[0];
+                     args.taps = taps.data();
+                     args.tap_count = static_cast<std::int64_t>(taps.size());
+                     args.inputs = inputs;
+                     args.outputs = std::min(kernel.tile_columns, outputs - output);
+                     args.scratch = scratch.as<float>();
+                     typed.store_weights(args);
+                   }
+                 });
   }
 
   const View& dw;
@@ -216,7 +229,7 @@ class Plan {
   const ConvTypedKernels<T>& typed = typed_kernels(kernel, T());
 
   // Depthwise sums are [tap][channel], as if there were one group with one input and all channels as outputs.
-  const bool depthwise = all_groups > 1 && all_groups == x.channels && all_groups == dy.channels;
+  const bool depthwise = all_groups > 1 && all_groups == x.channels&& all_groups == dy.channels;
   const std::int64_t groups = depthwise ? 1 : all_groups;
   const std::int64_t inputs = x.channels / all_groups, outputs = dy.channels / groups;
   const std::int64_t panels = divide_up(outputs, kernel.tile_columns);  // of a group
@@ -239,9 +252,12 @@ class Plan {
 void conv2d_backward_weight(const View& dw, const View& x, const View& dy, const Conv2dGeometry& geometry) {
   if (dw.numel() == 0) return;
   switch (dw.dtype) {
-    case f16: return Plan<std::uint16_t>(dw, x, dy, geometry).run();
-    case f64: return conv2d_backward_weight_f64(dw, x, dy, geometry);
-    default: return Plan<float>(dw, x, dy, geometry).run();
+    case f16:
+      return Plan<std::uint16_t>(dw, x, dy, geometry).run();
+    case f64:
+      return conv2d_backward_weight_f64(dw, x, dy, geometry);
+    default:
+      return Plan<float>(dw, x, dy, geometry).run();
   }
 }
 

@@ -39,8 +39,10 @@ const Kernels& choose() {
   if (wanted != nullptr && *wanted != '\0') {
     check(known_isa(wanted), "HALFGRAD_ISA is \"{}\", expected baseline, avx2 or avx512", wanted);
     const Kernels* table = kernels_for(wanted);
-    check(table != nullptr, "HALFGRAD_ISA is \"{}\", which this machine or this build of halfgrad does not have; "
-          "unset it to get the best there is", wanted);
+    check(table != nullptr,
+          "HALFGRAD_ISA is \"{}\", which this machine or this build of halfgrad does not have; "
+          "unset it to get the best there is",
+          wanted);
     return *table;
   }
   for (const char* isa : {"avx512", "avx2"})

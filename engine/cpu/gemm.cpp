@@ -1,6 +1,8 @@
-// The plan of a matrix product: which form the problem is brought into, and how it is cut into blocks for the threads.
+// The plan of a matrix product: which form the problem is brought into, and how it is cut into blocks for the
+// threads.
 //
-// The cuts depend on the shape alone, and no cut goes through k, so every number of threads gives the same bits.
+// The cuts depend on the shape alone, and no cut goes through k, so every number of threads gives the same
+// bits.
 
 #include "engine/cpu/gemm.h"
 
@@ -64,7 +66,8 @@ template <class T>
 void simplify(Batch<T>& batch) {
   GemmProblem<T>& p = batch.first;
   // Several matrices times the same b are one taller matrix times b, if their rows follow each other.
-  if (batch.count > 1 && batch.b_step == 0 && batch.a_step == p.m * p.a_row && batch.c_step == p.m * p.c_row) {
+  if (batch.count > 1 && batch.b_step == 0 && batch.a_step == p.m * p.a_row &&
+      batch.c_step == p.m * p.c_row) {
     p.m *= batch.count;
     batch.count = 1;
   }
@@ -119,7 +122,8 @@ void for_each_block(const Batch<T>& batch, const Run& run) {
   }
 
   const std::int64_t per_product = rows.count * columns.count;
-  const std::int64_t grain = std::max<std::int64_t>(1, kTaskWork / std::max<std::int64_t>(work / per_product, 1));
+  const std::int64_t grain =
+      std::max<std::int64_t>(1, kTaskWork / std::max<std::int64_t>(work / per_product, 1));
   parallel_for(batch.count * per_product, grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t task = begin; task < end; ++task) {
       const std::int64_t item = task / per_product;
@@ -138,7 +142,8 @@ void for_each_block(const Batch<T>& batch, const Run& run) {
 }
 
 template <class T>
-void multiply(Batch<T> batch, void (*block)(const GemmProblem<T>&, float*), void (*dots)(const GemmProblem<T>&)) {
+void multiply(Batch<T> batch, void (*block)(const GemmProblem<T>&, float*),
+              void (*dots)(const GemmProblem<T>&)) {
   simplify(batch);
   const GemmProblem<T>& p = batch.first;
   if (p.m <= kGemmDotRows && p.a_col == 1 && p.b_row == 1 && p.k > 0) {
@@ -176,8 +181,10 @@ void gemm(const View& c, const View& a, const View& b, const View& bias) {
   switch (c.dtype) {
     case f16:
       return multiply(describe<std::uint16_t>(c, a, b, bias), kernel.block_f16, kernel.dots_f16);
-    case f64: return multiply_f64(describe<double>(c, a, b, bias));
-    default: return multiply(describe<float>(c, a, b, bias), kernel.block_f32, kernel.dots_f32);
+    case f64:
+      return multiply_f64(describe<double>(c, a, b, bias));
+    default:
+      return multiply(describe<float>(c, a, b, bias), kernel.block_f32, kernel.dots_f32);
   }
 }
 
@@ -185,6 +192,8 @@ void gemm(const View& c, const View& a, const View& b, const View& bias) {
 
 namespace halfgrad {
 
-void CpuBackend::gemm(const View& c, const View& a, const View& b, const View& bias) { cpu::gemm(c, a, b, bias); }
+void CpuBackend::gemm(const View& c, const View& a, const View& b, const View& bias) {
+  cpu::gemm(c, a, b, bias);
+}
 
 }  // namespace halfgrad

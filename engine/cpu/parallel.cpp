@@ -18,7 +18,8 @@ namespace {
 
 int initial_threads() {
   const char* text = std::getenv("HALFGRAD_THREADS");
-  if (text == nullptr || *text == '\0') return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  if (text == nullptr || *text == '\0')
+    return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   int n = 0;
   const char* end = text + std::strlen(text);
   const auto [stop, error] = std::from_chars(text, end, n);
@@ -29,16 +30,17 @@ int initial_threads() {
 
 // The threads. TBB counts the caller as one of them, so an arena of n slots has n - 1 workers.
 struct Team {
-  explicit Team(int n) : size(n), limit(tbb::global_control::max_allowed_parallelism, static_cast<std::size_t>(n)),
-                         arena(n) {}
+  explicit Team(int n) : size(n), arena(n) {
+    // Lets arenas have more threads than the machine has cores, when somebody asks for that.
+    static const tbb::global_control limit(tbb::global_control::max_allowed_parallelism, 256);
+  }
   int size;
-  tbb::global_control limit;  // lets TBB have more threads than cores, when somebody asks for that
   tbb::task_arena arena;
 };
 
 std::mutex team_mutex;
-std::shared_ptr<Team> team;         // made by the first loop that needs it
-std::atomic<int> team_size{0};      // 0: not known yet
+std::shared_ptr<Team> team;     // made by the first loop that needs it
+std::atomic<int> team_size{0};  // 0: not known yet
 thread_local bool inside_loop = false;
 
 std::shared_ptr<Team> current_team() {
@@ -66,7 +68,9 @@ void set_num_threads(int n) {
 
 void detail::run_chunks(std::int64_t n, std::int64_t grain, LoopBody body, void* context) {
   const std::int64_t chunks = (n + grain - 1) / grain;
-  const auto run = [=](std::int64_t chunk) { body(context, chunk * grain, std::min(n, (chunk + 1) * grain)); };
+  const auto run = [=](std::int64_t chunk) {
+    body(context, chunk * grain, std::min(n, (chunk + 1) * grain));
+  };
 
   // Nested loops run in place: the outer loop already keeps every thread busy.
   if (inside_loop || num_threads() == 1) {
@@ -74,13 +78,14 @@ void detail::run_chunks(std::int64_t n, std::int64_t grain, LoopBody body, void*
     return;
   }
   current_team()->arena.execute([&] {
-    tbb::parallel_for(tbb::blocked_range<std::int64_t>(0, chunks), [&](const tbb::blocked_range<std::int64_t>& some) {
-      struct Inside {
-        Inside() { inside_loop = true; }
-        ~Inside() { inside_loop = false; }
-      } inside;
-      for (std::int64_t chunk = some.begin(); chunk != some.end(); ++chunk) run(chunk);
-    });
+    tbb::parallel_for(tbb::blocked_range<std::int64_t>(0, chunks),
+                      [&](const tbb::blocked_range<std::int64_t>& some) {
+                        struct Inside {
+                          Inside() { inside_loop = true; }
+                          ~Inside() { inside_loop = false; }
+                        } inside;
+                        for (std::int64_t chunk = some.begin(); chunk != some.end(); ++chunk) run(chunk);
+                      });
   });
 }
 

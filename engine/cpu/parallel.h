@@ -1,9 +1,9 @@
 #pragma once
 // The one way in which CPU code uses several threads.
 //
-// Work is cut into chunks of a fixed size that the caller chooses from the shape of the problem, never from the
-// number of threads. Which thread runs a chunk is left to chance; what a chunk computes is not. So a kernel whose
-// chunks do not depend on each other gives the same bits with any number of threads.
+// Work is cut into chunks of a fixed size that the caller chooses from the shape of the problem, never from
+// the number of threads. Which thread runs a chunk is left to chance; what a chunk computes is not. So a
+// kernel whose chunks do not depend on each other gives the same bits with any number of threads.
 
 #include <algorithm>
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace halfgrad::cpu {
 
-/// How many threads a loop may use. The first value is that of the environment variable HALFGRAD_THREADS, or else
-/// the number of hardware threads.
+/// How many threads a loop may use. The first value is that of the environment variable HALFGRAD_THREADS, or
+/// else the number of hardware threads.
 int num_threads();
 /// Throws Error when n < 1. Loops that are running keep their threads.
 void set_num_threads(int n);
@@ -23,9 +23,10 @@ using LoopBody = void (*)(void* context, std::int64_t begin, std::int64_t end);
 void run_chunks(std::int64_t n, std::int64_t grain, LoopBody body, void* context);
 }  // namespace detail
 
-/// Calls f(begin, end) for the chunks [0, grain), [grain, 2*grain), ... of [0, n), the last one shorter, on several
-/// threads and in any order; returns when all are done. An exception of f reaches the caller, and chunks that have not
-/// begun by then are dropped. May be called by several threads at once; a loop inside a loop runs on its own thread.
+/// Calls f(begin, end) for the chunks [0, grain), [grain, 2*grain), ... of [0, n), the last one shorter, on
+/// several threads and in any order; returns when all are done. An exception of f reaches the caller, and
+/// chunks that have not begun by then are dropped. May be called by several threads at once; a loop inside a
+/// loop runs on its own thread.
 template <class F>
 void parallel_for(std::int64_t n, std::int64_t grain, F&& f) {
   if (n <= 0) return;
@@ -37,7 +38,9 @@ void parallel_for(std::int64_t n, std::int64_t grain, F&& f) {
   using Function = std::remove_reference_t<F>;
   detail::run_chunks(
       n, grain,
-      [](void* context, std::int64_t begin, std::int64_t end) { (*static_cast<Function*>(context))(begin, end); },
+      [](void* context, std::int64_t begin, std::int64_t end) {
+        (*static_cast<Function*>(context))(begin, end);
+      },
       const_cast<void*>(static_cast<const void*>(std::addressof(f))));
 }
 

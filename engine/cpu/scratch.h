@@ -5,9 +5,9 @@
 
 namespace halfgrad::cpu {
 
-/// Memory for the duration of a scope: aligned to 64 bytes, contents undefined. It comes from a small cache of the
-/// calling thread and goes back to it, so a training step asks the system for nothing. Several may be alive at a time.
-/// Other threads may use the memory while the scope lasts.
+/// Memory for the duration of a scope: aligned to 64 bytes, contents undefined. It comes from a small cache
+/// of the calling thread and goes back to it, so a training step asks the system for nothing. Several may be
+/// alive at a time. Other threads may use the memory while the scope lasts.
 class Scratch {
  public:
   /// Throws Error when memory is out.

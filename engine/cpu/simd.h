@@ -1,10 +1,11 @@
 #pragma once
 // Vectors of floats for the kernels, with half precision in memory.
 //
-// This header is compiled once per instruction set, into its own namespace (see kernels.h). A vector has kLanes floats:
-// 16 with AVX512, 8 with AVX2, else 4. It is a vector type of GCC and clang, so +, -, *, /, comparisons and ?: work on
-// it, also with a float on one side. In memory numbers are float or the 16 bits of a half; a half is converted on the
-// way in and rounded to nearest even on the way out, by instructions where they exist. All versions agree bit for bit.
+// This header is compiled once per instruction set, into its own namespace (see kernels.h). A vector has
+// kLanes floats: 16 with AVX512, 8 with AVX2, else 4. It is a vector type of GCC and clang, so +, -, *, /,
+// comparisons and ?: work on it, also with a float on one side. In memory numbers are float or the 16 bits of
+// a half; a half is converted on the way in and rounded to nearest even on the way out, by instructions where
+// they exist. All versions agree bit for bit.
 
 #include <cmath>
 #include <cstddef>
@@ -40,7 +41,7 @@ typedef half_bits vhalf __attribute__((vector_size(kLanes * 2)));
 
 HALFGRAD_INLINE vfloat broadcast(float x) { return x - vfloat{}; }  // x - 0 keeps -0 and NaN; x + 0 would not
 
-// --- memory that need not be aligned ----------------------------------------------------------------------------------
+// --- memory that need not be aligned -----------------------------------------------------------------------
 template <class V>
 HALFGRAD_INLINE V load_bits(const void* p) {
   V v;
@@ -52,7 +53,7 @@ HALFGRAD_INLINE void store_bits(void* p, V v) {
   std::memcpy(p, &v, sizeof(V));
 }
 
-// --- half <-> float ---------------------------------------------------------------------------------------------------
+// --- half <-> float ----------------------------------------------------------------------------------------
 #if defined(__AVX512F__)
 // The forms with a mask of all lanes, because GCC 12 warns about its own header for those without.
 inline constexpr __mmask16 kAllLanes = 0xFFFF;
@@ -62,14 +63,17 @@ HALFGRAD_INLINE vhalf narrow(vfloat x) {
 }
 #elif defined(HALFGRAD_AVX2)
 HALFGRAD_INLINE vfloat widen(vhalf h) { return (vfloat)_mm256_cvtph_ps((__m128i)h); }
-HALFGRAD_INLINE vhalf narrow(vfloat x) { return (vhalf)_mm256_cvtps_ph((__m256)x, _MM_FROUND_TO_NEAREST_INT); }
+HALFGRAD_INLINE vhalf narrow(vfloat x) {
+  return (vhalf)_mm256_cvtps_ph((__m256)x, _MM_FROUND_TO_NEAREST_INT);
+}
 #else
 HALFGRAD_INLINE vfloat widen(vhalf h) {
   const vuint bits = __builtin_convertvector(h, vuint);
   const vuint magnitude = bits & 0x7FFF;
-  vuint normal = (magnitude << 13) + ((127 - 15) << 23);             // exponent with float's bias
-  normal = magnitude >= 0x7C00 ? normal + ((127 - 15) << 23) : normal;  // infinity and NaN: the largest exponent
-  normal = magnitude > 0x7C00 ? normal | 0x400000 : normal;             // NaN: quiet
+  const std::uint32_t bias = (127 - 15) << 23;  // from half's exponent to float's
+  vuint normal = (magnitude << 13) + bias;
+  normal = magnitude >= 0x7C00 ? normal + bias : normal;     // infinity and NaN: the largest exponent
+  normal = magnitude > 0x7C00 ? normal | 0x400000 : normal;  // NaN: quiet
   // A subnormal half is a number of 2^-24 and a normal float.
   const vuint subnormal = (vuint)(__builtin_convertvector((vint)magnitude, vfloat) * 0x1p-24F);
   return (vfloat)((magnitude < 0x400 ? subnormal : normal) | (bits & 0x8000) << 16);
@@ -77,7 +81,7 @@ HALFGRAD_INLINE vfloat widen(vhalf h) {
 HALFGRAD_INLINE vhalf narrow(vfloat x) {
   const vuint bits = (vuint)x;
   const vuint magnitude = bits & 0x7FFFFFFF;
-  // Drop 13 bits, rounding to nearest even. A carry moves on into the exponent, which is just right, up to infinity.
+  // Drop 13 bits, rounding to nearest even. A carry moves on into the exponent, up to that of infinity.
   const vuint rounded = magnitude - ((127 - 15) << 23) + 0xFFF + (magnitude >> 13 & 1);
   vuint result = magnitude >= 0x47800000 ? vuint{} + 0x7C00 : rounded >> 13;  // 65536 and more: infinity
   // Below 2^-14 the sum with 0.5 rounds to a multiple of 2^-24, the spacing of subnormal halves.
@@ -93,10 +97,12 @@ HALFGRAD_INLINE vfloat load(const half_bits* p) { return widen(load_bits<vhalf>(
 HALFGRAD_INLINE void store(float* p, vfloat v) { store_bits(p, v); }
 HALFGRAD_INLINE void store(half_bits* p, vfloat v) { store_bits(p, narrow(v)); }
 
-// --- the first n lanes (0 <= n <= kLanes); nothing beyond them is read or written, loaded lanes beyond are 0 ------------
+// --- the first n lanes, 0 <= n <= kLanes; nothing beyond is touched, loaded lanes beyond are 0 --------------
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__)
 HALFGRAD_INLINE __mmask16 first_lanes(std::int64_t n) { return static_cast<__mmask16>((1U << n) - 1); }
-HALFGRAD_INLINE vfloat load_n(const float* p, std::int64_t n) { return (vfloat)_mm512_maskz_loadu_ps(first_lanes(n), p); }
+HALFGRAD_INLINE vfloat load_n(const float* p, std::int64_t n) {
+  return (vfloat)_mm512_maskz_loadu_ps(first_lanes(n), p);
+}
 HALFGRAD_INLINE vfloat load_n(const half_bits* p, std::int64_t n) {
   return widen((vhalf)_mm256_maskz_loadu_epi16(first_lanes(n), p));
 }
@@ -123,7 +129,7 @@ HALFGRAD_INLINE void store_n(T* p, vfloat v, std::int64_t n) {
 }
 #endif
 
-// --- arithmetic -------------------------------------------------------------------------------------------------------
+// --- arithmetic --------------------------------------------------------------------------------------------
 /// a * b + c, rounded once where the machine can.
 HALFGRAD_INLINE vfloat fma(vfloat a, vfloat b, vfloat c) {
 #if defined(__AVX512F__)
@@ -155,7 +161,7 @@ HALFGRAD_INLINE float sum_of_lanes(vfloat v) {
   return lanes[0];
 }
 
-// --- unrolling --------------------------------------------------------------------------------------------------------
+// --- unrolling ---------------------------------------------------------------------------------------------
 template <int... I>
 struct Indices {};
 template <int kCount, int... I>
@@ -174,16 +180,16 @@ template <class F, int... I>
 HALFGRAD_INLINE void unroll_indices(F&& f, Indices<I...>) {
   (f(Index<I>{}), ...);
 }
-/// f(Index<0>{}), f(Index<1>{}), ... written out one after the other. An array of vectors that is only indexed by such
-/// constants lives in registers; indexed by a loop variable it may end up in memory. Mark the lambda
-/// [[gnu::always_inline]] in the form `[&](auto i) HALFGRAD_LAMBDA { ... }`.
+/// f(Index<0>{}), f(Index<1>{}), ... written out one after the other. An array of vectors that is only
+/// indexed by such constants lives in registers; indexed by a loop variable it may end up in memory. Mark the
+/// lambda [[gnu::always_inline]] in the form `[&](auto i) HALFGRAD_LAMBDA { ... }`.
 template <int kCount, class F>
 HALFGRAD_INLINE void unroll(F&& f) {
   unroll_indices(f, typename CountUp<kCount>::type{});
 }
 #define HALFGRAD_LAMBDA __attribute__((always_inline))
 
-// --- transpose --------------------------------------------------------------------------------------------------------
+// --- transpose ---------------------------------------------------------------------------------------------
 // Swaps, in two rows that are kStep apart, the off-diagonal blocks of kStep lanes.
 template <int kStep, int... I>
 HALFGRAD_INLINE void exchange_blocks(vfloat& x, vfloat& y, Indices<I...>) {
@@ -204,7 +210,7 @@ HALFGRAD_INLINE void transpose(vfloat (&rows)[kLanes]) {
   }
 }
 
-// --- single numbers and arrays ------------------------------------------------------------------------------------------
+// --- single numbers and arrays -----------------------------------------------------------------------------
 HALFGRAD_INLINE float to_float(float x) { return x; }
 HALFGRAD_INLINE float to_float(half_bits h) {
 #if defined(__F16C__)
@@ -220,8 +226,8 @@ HALFGRAD_INLINE half_bits float_to_half(float x) {
   return narrow(vfloat{x})[0];
 #endif
 }
-/// Rounds once, not by way of the nearest float: the float in between is rounded to odd, that is, an inexact one gets
-/// its last bit set, which keeps it away from the ties between two halves.
+/// Rounds once, not by way of the nearest float: the float in between is rounded to odd, that is, an inexact
+/// one gets its last bit set, which keeps it away from the ties between two halves.
 HALFGRAD_INLINE half_bits double_to_half(double x) {
   float nearest = static_cast<float>(x);
   const double back = nearest;

@@ -1,6 +1,6 @@
 #pragma once
-// What the tests of CPU kernels share: strided arrays with guarded gaps, error bounds, and a loop over the instruction
-// sets of this machine.
+// What the tests of CPU kernels share: strided arrays with guarded gaps, error bounds, and a loop over the
+// instruction sets of this machine.
 
 #include <algorithm>
 #include <cmath>
@@ -13,8 +13,9 @@
 
 namespace halfgrad::testing {
 
-/// A strided array of f16, f32 or f64. `order` lists the dimensions from the outermost in memory to the innermost
-/// (default: row-major); `gap` elements are left unused after each run of the innermost dimension, and 64 at both ends.
+/// A strided array of f16, f32 or f64. `order` lists the dimensions from the outermost in memory to the
+/// innermost (default: row-major); `gap` elements are left unused after each run of the innermost dimension,
+/// and 64 at both ends.
 class Array {
  public:
   Array(DType dtype, const Shape& shape, std::vector<int> order = {}, std::int64_t gap = 0) {
@@ -35,16 +36,24 @@ class Array {
 
   double get(std::int64_t offset) const {
     switch (view.dtype) {
-      case f16: return view.as<half>()[offset];
-      case f64: return view.as<double>()[offset];
-      default: return view.as<float>()[offset];
+      case f16:
+        return view.as<half>()[offset];
+      case f64:
+        return view.as<double>()[offset];
+      default:
+        return view.as<float>()[offset];
     }
   }
   void set(std::int64_t offset, double x) {
     switch (view.dtype) {
-      case f16: view.as<half>()[offset] = half(x); break;
-      case f64: view.as<double>()[offset] = x; break;
-      default: view.as<float>()[offset] = static_cast<float>(x);
+      case f16:
+        view.as<half>()[offset] = half(x);
+        break;
+      case f64:
+        view.as<double>()[offset] = x;
+        break;
+      default:
+        view.as<float>()[offset] = static_cast<float>(x);
     }
   }
   /// Calls f(offset) for every element, in row-major order of the indices.
@@ -81,16 +90,19 @@ class Array {
   std::vector<unsigned char> bytes_;
 };
 
-/// How far a result may be from the exact sum of `terms` products, each of which is rounded and summed in any order.
+/// How far a result may be from the exact sum of `terms` products, each of which is rounded and summed in any
+/// order.
 ///
-/// With u = 2^-24 the unit roundoff of f32, every rounding multiplies what it rounds by 1 + d, |d| <= u. A product is
-/// rounded once when it is formed (not even that if fused) and once more by each addition on its way to the result,
-/// and there are at most terms - 1 additions. So it arrives multiplied by at most (1 + u)^terms, and the error of the
-/// sum is at most gamma * magnitude, where
-///     gamma = terms * u / (1 - terms * u)      and      magnitude = the sum of the absolute values of all products.
-/// A bias is one more term. Results in f16 are rounded once more, by at most half a unit in the last place, which is
-/// 2^-11 of the value or, for subnormal halves, 2^-25. For f64 u is 2^-53. The reference is computed in double
-/// (long double for f64) and its own error, 2^-29 (2^-11) times smaller, is absorbed by one more term.
+/// With u = 2^-24 the unit roundoff of f32, every rounding multiplies what it rounds by 1 + d, |d| <= u. A
+/// product is rounded once when it is formed (not even that if fused) and once more by each addition on its
+/// way to the result, and there are at most terms - 1 additions. So it arrives multiplied by at most (1 +
+/// u)^terms, and the error of the sum is at most gamma * magnitude, where
+///     gamma = terms * u / (1 - terms * u)      and      magnitude = the sum of the absolute values of all
+///     products.
+/// A bias is one more term. Results in f16 are rounded once more, by at most half a unit in the last place,
+/// which is 2^-11 of the value or, for subnormal halves, 2^-25. For f64 u is 2^-53. The reference is computed
+/// in double (long double for f64) and its own error, 2^-29 (2^-11) times smaller, is absorbed by one more
+/// term.
 inline double error_bound(DType dtype, std::int64_t terms, double magnitude, double value) {
   const double u = dtype == f64 ? 0x1p-53 : 0x1p-24;
   const double steps = static_cast<double>(terms + 1) * u;

@@ -72,7 +72,8 @@ struct Sums {
       const double error = static_cast<double>(std::abs(got.get(at) - value[at]));
       const double bound = error_bound(got.view.dtype, terms[at], static_cast<double>(magnitude[at]),
                                        static_cast<double>(value[at]));
-      if (!(error <= bound)) worst = std::isfinite(error) && bound > 0 ? std::max(worst, error / bound) : HUGE_VAL;
+      if (!(error <= bound))
+        worst = std::isfinite(error) && bound > 0 ? std::max(worst, error / bound) : HUGE_VAL;
     });
     INFO(what, ": worst error in units of its bound");
     CHECK(worst <= 1);
@@ -93,10 +94,10 @@ const Layout kLayouts[] = {
 };
 
 void check_case(const Case& c, DType dtype, const Layout& layout) {
-  INFO(name_of(dtype), " x ", c.x().str(), " w ", c.w().str(), " y ", c.y().str(), " stride ", c.geometry.stride[0], ",",
-       c.geometry.stride[1], " padding ", c.geometry.padding[0], ",", c.geometry.padding[1], " dilation ",
-       c.geometry.dilation[0], ",", c.geometry.dilation[1], " groups ", c.geometry.groups, " layout ",
-       &layout - kLayouts);
+  INFO(name_of(dtype), " x ", c.x().str(), " w ", c.w().str(), " y ", c.y().str(), " stride ",
+       c.geometry.stride[0], ",", c.geometry.stride[1], " padding ", c.geometry.padding[0], ",",
+       c.geometry.padding[1], " dilation ", c.geometry.dilation[0], ",", c.geometry.dilation[1], " groups ",
+       c.geometry.groups, " layout ", &layout - kLayouts);
   Array x(dtype, c.x(), layout.x, layout.gap), w(dtype, c.w(), layout.w, layout.gap);
   Array y(dtype, c.y(), layout.y, layout.gap), dy(y), bias(dtype, {c.outputs});
   Array dx(x), dw(w);
@@ -148,14 +149,15 @@ const Case kCases[] = {
     {1, 4, 16, 15, 5, 3, 2, {.stride = {2, 3}, .padding = {3, 1}, .dilation = {3, 2}}},
     {2, 12, 8, 9, 18, 3, 3, {.padding = {1, 1}, .groups = 3}},
     {2, 4, 9, 9, 8, 3, 3, {.stride = {2, 1}, .padding = {1, 0}, .dilation = {1, 2}, .groups = 2}},
-    {2, 21, 10, 11, 21, 3, 3, {.padding = {1, 1}, .groups = 21}},                     // depthwise
-    {2, 6, 11, 10, 18, 3, 3, {.stride = {2, 2}, .padding = {1, 1}, .groups = 6}},     // with three outputs per channel
-    {20, 7, 4, 4, 35, 3, 3, {.padding = {1, 1}}},   // so small that tiles run along the images
+    {2, 21, 10, 11, 21, 3, 3, {.padding = {1, 1}, .groups = 21}},                  // depthwise
+    {2, 6, 11, 10, 18, 3, 3, {.stride = {2, 2}, .padding = {1, 1}, .groups = 6}},  // with three outputs per
+                                                                                   // channel
+    {20, 7, 4, 4, 35, 3, 3, {.padding = {1, 1}}},  // so small that tiles run along the images
     {17, 33, 3, 2, 40, 1, 1},
-    {2, 3, 5, 5, 4, 3, 3, {.stride = {4, 4}}},      // pixels that no output sees
-    {1, 2, 3, 3, 3, 1, 1, {.padding = {2, 2}}},     // outputs that see only padding
-    {2, 3, 6, 6, 5, 6, 6},                          // one output pixel
-    {2, 3, 4, 4, 5, 4, 4, {.padding = {4, 4}}},     // more padding than the transposed filter has room for
+    {2, 3, 5, 5, 4, 3, 3, {.stride = {4, 4}}},   // pixels that no output sees
+    {1, 2, 3, 3, 3, 1, 1, {.padding = {2, 2}}},  // outputs that see only padding
+    {2, 3, 6, 6, 5, 6, 6},                       // one output pixel
+    {2, 3, 4, 4, 5, 4, 4, {.padding = {4, 4}}},  // more padding than the transposed filter has room for
     {1, 1, 1, 1, 1, 1, 1},
 };
 

@@ -35,8 +35,8 @@ double worst_error(const Array& c, const Array& a, const Array& b, const Array* 
         }
         const Strides& sc = c.view.strides;
         const double got = c.get(n * sc[0] + i * sc[1] + j * sc[2]);
-        const double bound = error_bound(c.view.dtype, depth + 1, static_cast<double>(magnitude),
-                                         static_cast<double>(sum));
+        const double bound =
+            error_bound(c.view.dtype, depth + 1, static_cast<double>(magnitude), static_cast<double>(sum));
         const double error = static_cast<double>(std::abs(got - sum));
         if (!(error <= bound)) return std::isfinite(error) ? error / bound : HUGE_VAL;
         if (bound > 0) worst = std::max(worst, error / bound);
@@ -66,7 +66,8 @@ void check_product(DType dtype, std::int64_t batch, std::int64_t m, std::int64_t
   b.fill(2);
   bias.fill(3);
   cpu::gemm(c.view, a.view, b.view, with_bias ? bias.view : View());
-  INFO(name_of(dtype), " ", batch, " x ", m, " x ", n, " x ", k, ", layout ", &layout - kLayouts, ", bias ", with_bias);
+  INFO(name_of(dtype), " ", batch, " x ", m, " x ", n, " x ", k, ", layout ", &layout - kLayouts, ", bias ",
+       with_bias);
   CHECK(worst_error(c, a, b, with_bias ? &bias : nullptr) <= 1);
   CHECK(c.gaps_untouched());
 }
@@ -74,9 +75,10 @@ void check_product(DType dtype, std::int64_t batch, std::int64_t m, std::int64_t
 }  // namespace
 
 TEST_CASE("gemm: odd sizes, all layouts, every instruction set") {
-  constexpr std::int64_t kSizes[][3] = {{1, 1, 1},   {2, 3, 5},    {1, 37, 19},  {5, 1, 33},   {3, 129, 70},  {4, 64, 131},
-                                        {6, 16, 8},  {7, 17, 9},   {13, 31, 29}, {14, 32, 64}, {15, 33, 65},  {29, 47, 101},
-                                        {61, 97, 1}, {97, 11, 41}, {70, 4, 50},  {128, 2, 77}, {16, 260, 513}};
+  constexpr std::int64_t kSizes[][3] = {{1, 1, 1},    {2, 3, 5},     {1, 37, 19}, {5, 1, 33},   {3, 129, 70},
+                                        {4, 64, 131}, {6, 16, 8},    {7, 17, 9},  {13, 31, 29}, {14, 32, 64},
+                                        {15, 33, 65}, {29, 47, 101}, {61, 97, 1}, {97, 11, 41}, {70, 4, 50},
+                                        {128, 2, 77}, {16, 260, 513}};
   for_each_isa([&](const char* isa) {
     INFO(isa);
     for (DType dtype : {f16, f32, f64})
@@ -95,8 +97,8 @@ TEST_CASE("gemm: more than one block in every direction") {
       check_product(dtype, 1, 19, 45, 1543, kLayouts[2], true);   // depth: three passes
       check_product(dtype, 1, 19, 64, 1543, kLayouts[0], false);  // depth, sums kept in c
       check_product(dtype, 1, 350, 300, 600, kLayouts[1], true);
-      check_product(dtype, 1, 40, 96, 512, kLayouts[0], false);   // row stride of 2 KiB
-      check_product(dtype, 1, 512, 40, 96, kLayouts[2], false);   // and for a transposed a
+      check_product(dtype, 1, 40, 96, 512, kLayouts[0], false);  // row stride of 2 KiB
+      check_product(dtype, 1, 512, 40, 96, kLayouts[2], false);  // and for a transposed a
     }
   });
 }
@@ -135,7 +137,7 @@ TEST_CASE("gemm: empty dimensions") {
   for_each_isa([&](const char*) {
     for (DType dtype : {f16, f32, f64}) {
       for (bool bias : {false, true}) {
-        check_product(dtype, 1, 5, 40, 0, kRowMajor, bias);    // k = 0 gives zeros or the bias
+        check_product(dtype, 1, 5, 40, 0, kRowMajor, bias);  // k = 0 gives zeros or the bias
         check_product(dtype, 2, 1, 3, 0, kLayouts[1], bias);
         check_product(dtype, 1, 0, 4, 4, kRowMajor, bias);
         check_product(dtype, 1, 4, 0, 4, kRowMajor, bias);
@@ -202,7 +204,8 @@ TEST_CASE("gemm: the same bits with any number of threads") {
       for (const auto& size : {Shape{1, 128, 256, 784}, Shape{1, 700, 300, 520}, Shape{50, 30, 40, 50},
                                Shape{1, 3, 1000, 700}, Shape{1, 1000, 2, 900}})
         for (const Layout& layout : {kLayouts[0], kLayouts[1]}) {
-          Array a(dtype, {size[0], size[1], size[3]}, layout.a), b(dtype, {size[0], size[3], size[2]}, layout.b);
+          Array a(dtype, {size[0], size[1], size[3]}, layout.a),
+              b(dtype, {size[0], size[3], size[2]}, layout.b);
           a.fill(1);
           b.fill(2);
           Array one(dtype, {size[0], size[1], size[2]}), other(one);

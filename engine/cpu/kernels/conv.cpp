@@ -11,8 +11,8 @@ void fill_zero(float* to, std::int64_t count) {
 
 // One row of pixels into channels-last order.
 template <class T>
-void stage_pixels(float* to, const T* from, std::ptrdiff_t channel, std::ptrdiff_t column, std::int64_t channels,
-                  std::int64_t pixels) {
+void stage_pixels(float* to, const T* from, std::ptrdiff_t channel, std::ptrdiff_t column,
+                  std::int64_t channels, std::int64_t pixels) {
   if (channels == 1) {
     copy_strided(to, from, column, pixels);
   } else if (channel == 1 && column == channels) {
@@ -20,7 +20,8 @@ void stage_pixels(float* to, const T* from, std::ptrdiff_t channel, std::ptrdiff
   } else if (column == 1) {
     transpose_matrix(to, channels, from, channel, channels, pixels);
   } else {
-    for (std::int64_t j = 0; j < pixels; ++j) copy_strided(to + j * channels, from + j * column, channel, channels);
+    for (std::int64_t j = 0; j < pixels; ++j)
+      copy_strided(to + j * channels, from + j * column, channel, channels);
   }
 }
 
@@ -38,8 +39,8 @@ void stage(const StageArgs<T>& p) {
       continue;
     }
     fill_zero(to, left * p.channels);
-    stage_pixels(to + left * p.channels, p.image + h * p.row + (p.first_column + left) * p.column, p.channel, p.column,
-                 p.channels, right - left);
+    stage_pixels(to + left * p.channels, p.image + h * p.row + (p.first_column + left) * p.column, p.channel,
+                 p.column, p.channels, right - left);
     fill_zero(to + right * p.channels, (p.columns - right) * p.channels);
   }
 }
@@ -47,12 +48,13 @@ void stage(const StageArgs<T>& p) {
 template <class T>
 void pack_weights(const PackWeightsArgs<T>& p) {
   for (std::int64_t t = 0; t < p.tap_count; ++t)
-    pack_panels(p.panel + t * p.inputs * kTileColumns, 0, p.w + p.taps[t], p.input, p.output, p.inputs, p.outputs);
+    pack_panels(p.panel + t * p.inputs * kTileColumns, 0, p.w + p.taps[t], p.input, p.output, p.inputs,
+                p.outputs);
 }
 
 void correlate(const CorrelateArgs& p) {
-  // A tile's rows are neighbouring pixels of a row. Where rows are too short to fill a tile, they are the same pixel of
-  // neighbouring images.
+  // A tile's rows are neighbouring pixels of a row. Where rows are too short to fill a tile, they are the
+  // same pixel of neighbouring images.
   constexpr std::int64_t kShortRow = 7;
   const bool along_images = p.columns < kShortRow && p.images > p.columns;
   const Panels panels(along_images ? p.images : p.columns);
@@ -112,7 +114,8 @@ void store_image(const StoreArgs<T>& p) {
     if (p.column == 1 && (p.channel != 1 || p.channels == 1)) {
       transpose_matrix(y, p.channel, sums, p.sums_column, columns, p.channels);
     } else if (p.channel == 1) {
-      for (std::int64_t j = 0; j < columns; ++j) write_strided(y + j * p.column, 1, sums + j * p.sums_column, p.channels);
+      for (std::int64_t j = 0; j < columns; ++j)
+        write_strided(y + j * p.column, 1, sums + j * p.sums_column, p.channels);
     } else {
       for (std::int64_t c = 0; c < p.channels; ++c)
         for (std::int64_t j = 0; j < columns; ++j)
@@ -163,7 +166,8 @@ void depthwise(const DepthwiseArgs& p) {
         for (std::int64_t t = 0; t < p.tap_count; ++t) {
           const vfloat w = load_n(p.w + t * p.channels + c, width);
           const float* from = source + p.taps[t];
-          unroll<count>([&](auto l) HALFGRAD_LAMBDA { sum[l] = fma(load_n(from + l * step, width), w, sum[l]); });
+          unroll<count>([&](auto l)
+                            HALFGRAD_LAMBDA { sum[l] = fma(load_n(from + l * step, width), w, sum[l]); });
         }
         float* y = p.y + i * p.y_row + j * y_step + c;
         unroll<count>([&](auto l) HALFGRAD_LAMBDA { store_n(y + l * y_step, sum[l], width); });
@@ -186,7 +190,8 @@ void depthwise_weight_gradient(const DepthwiseArgs& p) {
         const float* source = p.source + p.taps[t] + i * p.source_row + c;
         const float* dy = p.y + i * p.y_row + c;
         const auto multiply = [&](auto l, std::int64_t j) HALFGRAD_LAMBDA {
-          sum[l] = fma(load_n(source + j * p.source_column, width), load_n(dy + j * p.y_column, width), sum[l]);
+          sum[l] =
+              fma(load_n(source + j * p.source_column, width), load_n(dy + j * p.y_column, width), sum[l]);
         };
         std::int64_t j = 0;
         for (; j + kSums <= p.columns; j += kSums)
@@ -212,10 +217,12 @@ void store_weights(const StoreWeightsArgs<T>& p) {
     const float* from = p.scratch + o * rows;
     T* to = p.dw + o * p.output;
     if (p.input == 1) {
-      for (std::int64_t t = 0; t < p.tap_count; ++t) write_strided(to + p.taps[t], 1, from + t * p.inputs, p.inputs);
+      for (std::int64_t t = 0; t < p.tap_count; ++t)
+        write_strided(to + p.taps[t], 1, from + t * p.inputs, p.inputs);
     } else {
       for (std::int64_t i = 0; i < p.inputs; ++i)
-        for (std::int64_t t = 0; t < p.tap_count; ++t) convert(from[t * p.inputs + i], to[i * p.input + p.taps[t]]);
+        for (std::int64_t t = 0; t < p.tap_count; ++t)
+          convert(from[t * p.inputs + i], to[i * p.input + p.taps[t]]);
     }
   }
 }
@@ -228,8 +235,8 @@ constexpr ConvTypedKernels<T> typed() {
 }  // namespace
 
 ConvKernels conv_kernels() {
-  return {kLanes, kTileColumns, typed<float>(), typed<half_bits>(), correlate, weight_gradient,
-          depthwise,  depthwise_weight_gradient};
+  return {kLanes,    kTileColumns,    typed<float>(), typed<half_bits>(),
+          correlate, weight_gradient, depthwise,      depthwise_weight_gradient};
 }
 
 }  // namespace halfgrad::cpu::HALFGRAD_ISA

@@ -1,10 +1,11 @@
 #pragma once
-// The pieces of a 2-d convolution. All arithmetic is f32; T is the type in memory, float or std::uint16_t for the bits
-// of halves.
+// The pieces of a 2-d convolution. All arithmetic is f32; T is the type in memory, float or std::uint16_t for
+// the bits of halves.
 //
-// The input is copied ("staged") into a small f32 buffer with channels last and zeros where the padding is. There the
-// inputs of neighbouring output pixels are a constant stride apart, and those of one output pixel lie in long runs, so
-// the micro-kernel of the matrix product can read them in place: it is never told that this is a convolution.
+// The input is copied ("staged") into a small f32 buffer with channels last and zeros where the padding is.
+// There the inputs of neighbouring output pixels are a constant stride apart, and those of one output pixel
+// lie in long runs, so the micro-kernel of the matrix product can read them in place: it is never told that
+// this is a convolution.
 
 #include <cstddef>
 #include <cstdint>
@@ -15,16 +16,16 @@ namespace halfgrad::cpu {
 template <class T>
 struct StageArgs {
   const T* image;
-  std::ptrdiff_t channel, row, column;      // strides
+  std::ptrdiff_t channel, row, column;  // strides
   std::int64_t channels, height, width;
-  std::int64_t first_row, first_column;     // where the part begins; what lies outside the image is zero
-  std::int64_t rows, columns;               // size of the part
+  std::int64_t first_row, first_column;  // where the part begins; what lies outside the image is zero
+  std::int64_t rows, columns;            // size of the part
   float* staged;
 };
 
-/// Packs the weights of one group for one panel of output channels: for tap t, input i and output o they lie at
-/// w + taps[t] + i * input + o * output. The panel is described in packing.h; its rows are the inputs of tap 0, then
-/// those of tap 1 and so on.
+/// Packs the weights of one group for one panel of output channels: for tap t, input i and output o they lie
+/// at w + taps[t] + i * input + o * output. The panel is described in packing.h; its rows are the inputs of
+/// tap 0, then those of tap 1 and so on.
 template <class T>
 struct PackWeightsArgs {
   const T* w;
@@ -34,12 +35,13 @@ struct PackWeightsArgs {
   float* panel;
 };
 
-/// sums[image][row][column][o] = sum over all taps and inputs of source * weight. For the output pixel (0, 0) of image 0
-/// the inputs begin at source + segments[s], `depth` numbers each. Groups of channels follow each other, both in source
-/// and in sums; so do their packed weights.
+/// sums[image][row][column][o] = sum over all taps and inputs of source * weight. For the output pixel (0, 0)
+/// of image 0 the inputs begin at source + segments[s], `depth` numbers each. Groups of channels follow each
+/// other, both in source and in sums; so do their packed weights.
 struct CorrelateArgs {
   const float* source;
-  std::ptrdiff_t source_image, source_row, source_column;  // strides from one output pixel's inputs to the next's
+  std::ptrdiff_t source_image, source_row,
+      source_column;  // strides from one output pixel's inputs to the next's
   const std::ptrdiff_t* segments;
   std::int64_t segment_count, depth;
   const float* weights;
@@ -70,14 +72,14 @@ struct PackGradientArgs {
   std::ptrdiff_t panel_step;
 };
 
-/// sums[block][i][o] (+)= sum over segments s and steps k of source[segments[s] + blocks[block] + k * source_column + i]
-/// times the gradient at the same pixel: `depth` pixels a segment, one after the other.
+/// sums[block][i][o] (+)= sum over segments s and steps k of source[segments[s] + blocks[block] + k *
+/// source_column + i] times the gradient at the same pixel: `depth` pixels a segment, one after the other.
 struct WeightGradientArgs {
   const float* source;
   std::ptrdiff_t source_column;
   const std::ptrdiff_t* segments;
   std::int64_t segment_count, depth;
-  const float* gradient;            // at the first pixel
+  const float* gradient;                          // at the first pixel
   std::ptrdiff_t gradient_pixel, gradient_panel;  // strides
   const std::ptrdiff_t* blocks;
   std::int64_t block_count, block_rows;
@@ -87,9 +89,9 @@ struct WeightGradientArgs {
   bool accumulate;
 };
 
-/// A convolution in which channel c of the output sees only channel c of the input; one image, all channels-last. The
-/// input of tap t for output pixel (0, 0) is at source + taps[t], and the weights are w[t][c]. `depthwise` writes y;
-/// `depthwise_weight_gradient` reads y, the gradient, and adds to w.
+/// A convolution in which channel c of the output sees only channel c of the input; one image, all
+/// channels-last. The input of tap t for output pixel (0, 0) is at source + taps[t], and the weights are
+/// w[t][c]. `depthwise` writes y; `depthwise_weight_gradient` reads y, the gradient, and adds to w.
 struct DepthwiseArgs {
   const float* source;
   std::ptrdiff_t source_row, source_column;  // strides from one output pixel's input to the next's
@@ -100,8 +102,8 @@ struct DepthwiseArgs {
   std::ptrdiff_t y_row, y_column;
 };
 
-/// Adds up the partial sums of the weight gradient of one group and at most one panel of outputs, part after part, and
-/// writes them to dw: the reverse of PackWeightsArgs. The sums of part 0 are used as workspace.
+/// Adds up the partial sums of the weight gradient of one group and at most one panel of outputs, part after
+/// part, and writes them to dw: the reverse of PackWeightsArgs. The sums of part 0 are used as workspace.
 template <class T>
 struct StoreWeightsArgs {
   float* sums;
@@ -111,7 +113,7 @@ struct StoreWeightsArgs {
   std::ptrdiff_t input, output;  // strides
   const std::ptrdiff_t* taps;
   std::int64_t tap_count, inputs, outputs;
-  float* scratch;                // tile_columns * tap_count * inputs floats
+  float* scratch;  // tile_columns * tap_count * inputs floats
 };
 
 template <class T>

@@ -22,9 +22,9 @@ struct GemmProblem {
   std::ptrdiff_t bias_row, bias_col;
 };
 
-// What is worked on at a time. A task is a block of c of at most kGemmBlockRows x kGemmBlockColumns. Of its k,
-// kGemmBlockDepth are taken at a time; the packed part of b for that, and of a as many as kGemmPassRows rows, are to
-// stay in the L2 cache.
+// What is worked on at a time. A task is a block of c of at most kGemmBlockRows x kGemmBlockColumns. Of its
+// k, kGemmBlockDepth are taken at a time; the packed part of b for that, and of a as many as kGemmPassRows
+// rows, are to stay in the L2 cache.
 inline constexpr std::int64_t kGemmBlockRows = 512;
 inline constexpr std::int64_t kGemmBlockColumns = 512;
 inline constexpr std::int64_t kGemmBlockDepth = 512;
@@ -42,7 +42,8 @@ struct GemmKernels {
   /// A product with m <= kGemmBlockRows, n <= kGemmBlockColumns and any k, 0 too.
   void (*block_f32)(const GemmProblem<float>&, float* scratch);
   void (*block_f16)(const GemmProblem<std::uint16_t>&, float* scratch);
-  /// A product with m <= kGemmDotRows, any n and k, a_col == 1 and b_row == 1: as dot products, without packing.
+  /// A product with m <= kGemmDotRows, any n and k, a_col == 1 and b_row == 1: as dot products, without
+  /// packing.
   void (*dots_f32)(const GemmProblem<float>&);
   void (*dots_f16)(const GemmProblem<std::uint16_t>&);
 };
