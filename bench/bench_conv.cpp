@@ -82,8 +82,7 @@ double measure_eigen(const Case& c) {
                for (std::int64_t i = 0; i < size; ++i)
                  for (std::int64_t j = 0; j < size; ++j) {
                    const std::int64_t h = i * c.stride + r - c.padding(), v = j * c.stride + s - c.padding();
-                   columns(k, i * size + j) =
-                       h >= 0 && h < c.size && v >= 0 && v < c.size ? plane[h * c.size + v] : 0;
+                   columns(k, i * size + j) = h >= 0 && h < c.size && v >= 0 && v < c.size ? plane[h * c.size + v] : 0;
                  }
              }
              y.noalias() = w * columns;
@@ -96,8 +95,8 @@ double measure_eigen(const Case& c) {
 int main(int argc, char** argv) {
   const int threads = argc > 1 ? std::atoi(argv[1]) : 1;
   cpu::set_num_threads(threads);
-  std::printf("%s kernels, %d thread(s); FMA peak %.0f GFLOP/s; Eigen uses one thread\n", cpu::kernels().isa,
-              threads, bench::fma_peak());
+  std::printf("%s kernels, %d thread(s); FMA peak %.0f GFLOP/s; Eigen uses one thread\n", cpu::kernels().isa, threads,
+              bench::fma_peak());
   std::printf("y: forward, dx: input gradient, dw: weight gradient\n\n");
   std::printf("%-38s%-18s%-18s%-18s%-18s\n", "", "  channels-last f32", "  channels-last f16", "  NCHW f32",
               "  NCHW f16");
@@ -113,8 +112,7 @@ int main(int argc, char** argv) {
     std::printf("%-33s", name);
     for (bool channels_last : {true, false})
       for (DType dtype : {f32, f16}) {
-        const Rates rates =
-            dtype == f32 ? measure<float>(c, f32, channels_last) : measure<half>(c, f16, channels_last);
+        const Rates rates = dtype == f32 ? measure<float>(c, f32, channels_last) : measure<half>(c, f16, channels_last);
         std::printf("%7.1f%6.1f%6.1f", rates.forward, rates.input, rates.weight);
         std::fflush(stdout);
       }

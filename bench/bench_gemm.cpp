@@ -75,10 +75,8 @@ void eigen_multiply(const Case& s, const float* a, const float* b, float* c) {
 void eigen_multiply_half(const Case& s, const half* a, const half* b, half* c) {
   using Map = Eigen::Map<const RowMajorHalf>;
   static RowMajor wide_a, wide_b, wide_c;
-  wide_a = Map(reinterpret_cast<const Eigen::half*>(a), s.a == 'N' ? s.m : s.k, s.a == 'N' ? s.k : s.m)
-               .cast<float>();
-  wide_b = Map(reinterpret_cast<const Eigen::half*>(b), s.b == 'N' ? s.k : s.n, s.b == 'N' ? s.n : s.k)
-               .cast<float>();
+  wide_a = Map(reinterpret_cast<const Eigen::half*>(a), s.a == 'N' ? s.m : s.k, s.a == 'N' ? s.k : s.m).cast<float>();
+  wide_b = Map(reinterpret_cast<const Eigen::half*>(b), s.b == 'N' ? s.k : s.n, s.b == 'N' ? s.n : s.k).cast<float>();
   wide_c.resize(s.m, s.n);
   eigen_multiply(s, wide_a.data(), wide_b.data(), wide_c.data());
   Eigen::Map<RowMajorHalf>(reinterpret_cast<Eigen::half*>(c), s.m, s.n) = wide_c.cast<Eigen::half>();
@@ -90,25 +88,23 @@ int main(int argc, char** argv) {
   const int threads = argc > 1 ? std::atoi(argv[1]) : 1;
   cpu::set_num_threads(threads);
   const double peak = bench::fma_peak();
-  std::printf("%s kernels, %d thread(s); FMA peak %.0f GFLOP/s; Eigen uses one thread\n\n",
-              cpu::kernels().isa, threads, peak);
-  std::printf("%-6s%-6s%-6s%-4s%8s%8s%8s%11s%11s  %s\n", "M", "N", "K", "", "f32", "f16", "% peak",
-              "Eigen f32", "Eigen f16", "");
+  std::printf("%s kernels, %d thread(s); FMA peak %.0f GFLOP/s; Eigen uses one thread\n\n", cpu::kernels().isa, threads,
+              peak);
+  std::printf("%-6s%-6s%-6s%-4s%8s%8s%8s%11s%11s  %s\n", "M", "N", "K", "", "f32", "f16", "% peak", "Eigen f32",
+              "Eigen f16", "");
   for (const Case& s : kCases) {
     Operands<float> single(s, f32);
     Operands<half> halves(s, f16);
     const double flop = 2e-9 * s.m * s.n * s.k;
     const double ours = flop / bench::median_seconds([&] { cpu::gemm(single.vc, single.va, single.vb, {}); });
-    const double ours_half =
-        flop / bench::median_seconds([&] { cpu::gemm(halves.vc, halves.va, halves.vb, {}); });
-    const double eigen = flop / bench::median_seconds([&] {
-                           eigen_multiply(s, single.a.data(), single.b.data(), single.c.data());
-                         });
+    const double ours_half = flop / bench::median_seconds([&] { cpu::gemm(halves.vc, halves.va, halves.vb, {}); });
+    const double eigen =
+        flop / bench::median_seconds([&] { eigen_multiply(s, single.a.data(), single.b.data(), single.c.data()); });
     const double eigen_half = flop / bench::median_seconds([&] {
                                 eigen_multiply_half(s, halves.a.data(), halves.b.data(), halves.c.data());
                               });
     std::printf("%-6ld%-6ld%-6ld%c%c  %8.1f%8.1f%8.0f%11.1f%11.1f  %s\n", static_cast<long>(s.m),
-                static_cast<long>(s.n), static_cast<long>(s.k), s.a, s.b, ours, ours_half, 100 * ours / peak,
-                eigen, eigen_half, s.what);
+                static_cast<long>(s.n), static_cast<long>(s.k), s.a, s.b, ours, ours_half, 100 * ours / peak, eigen,
+                eigen_half, s.what);
   }
 }

@@ -25,8 +25,8 @@ void FiniteLoss::on_batch_end(Learner& learn) {
   if (s.stop_training) return;
   for (std::size_t i = 0; i < s.last_input.size(); ++i)
     check(all_finite(s.last_input[i]),
-          "training: input {} of batch {} of epoch {} holds a value that is inf or NaN; mend the data", i,
-          s.num_batch, s.epoch);
+          "training: input {} of batch {} of epoch {} holds a value that is inf or NaN; mend the data", i, s.num_batch,
+          s.epoch);
   fail(
       "training: the loss is {} in batch {} of epoch {} though its inputs are finite; try a smaller learning "
       "rate",

@@ -75,8 +75,7 @@ void Learner::forward(const data::Batch& batch) {
 }
 
 Tensor Learner::loss() const {
-  check(state.last_target.size() == 1,
-        "Learner: the batch has {} targets, but a loss compares the output with one",
+  check(state.last_target.size() == 1, "Learner: the batch has {} targets, but a loss compares the output with one",
         state.last_target.size());
   return loss_(state.last_output, state.last_target.front());
 }
@@ -166,8 +165,7 @@ Learner::Learner(data::Data data, nn::Module& model, LossFn loss, LearnerOptions
 void Learner::add(CallbackPtr callback) {
   check(callback != nullptr, "Learner::add: the callback is null");
   const auto later = [](int order, const CallbackPtr& other) { return order < other->order(); };
-  callbacks_.insert(std::upper_bound(callbacks_.begin(), callbacks_.end(), callback->order(), later),
-                    callback);
+  callbacks_.insert(std::upper_bound(callbacks_.begin(), callbacks_.end(), callback->order(), later), callback);
 }
 
 void Learner::remove(const CallbackPtr& callback) { std::erase(callbacks_, callback); }
@@ -176,9 +174,7 @@ void Learner::fit_one_cycle(int epochs, LearningRates max_lr, const OneCycleOpti
                             std::optional<double> wd) {
   const auto schedule = std::make_shared<OneCycle>(max_lr.for_groups(optimizer_->groups().size()), options);
   struct WhileRunning {
-    WhileRunning(Learner& learn, CallbackPtr callback) : learn(learn), callback(callback) {
-      learn.add(callback);
-    }
+    WhileRunning(Learner& learn, CallbackPtr callback) : learn(learn), callback(callback) { learn.add(callback); }
     ~WhileRunning() { learn.remove(callback); }
     Learner& learn;
     CallbackPtr callback;

@@ -39,9 +39,8 @@ Tensor place_of_target(const Tensor& output, const Tensor& target) {
 
 }  // namespace
 
-const Metric accuracy{"accuracy", [](const Tensor& output, const Tensor& target) {
-                        return accuracy_of("accuracy", output, target);
-                      }};
+const Metric accuracy{
+    "accuracy", [](const Tensor& output, const Tensor& target) { return accuracy_of("accuracy", output, target); }};
 
 const Metric error_rate{"error_rate", [](const Tensor& output, const Tensor& target) {
                           return 1 - accuracy_of("error_rate", output, target);

@@ -29,8 +29,7 @@ extern const Metric mse;
 /// Averages over samples, so that a short last batch weighs what it should.
 class MetricAverages {
  public:
-  explicit MetricAverages(const std::vector<Metric>& metrics)
-      : metrics_(metrics), sums_(metrics.size() + 1) {}
+  explicit MetricAverages(const std::vector<Metric>& metrics) : metrics_(metrics), sums_(metrics.size() + 1) {}
   void add(double loss, const Tensor& output, const Tensor& target);
   /// The loss, then the metrics; empty without a sample.
   std::vector<double> values() const;

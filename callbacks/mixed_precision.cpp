@@ -48,11 +48,11 @@ LossScaler make_scaler(const MixedPrecisionOptions& options) {
   const double scale = options.loss_scale.value_or(options.dynamic ? 65536.0 : 512.0);
   check(std::isfinite(scale) && scale > 0, "to_fp16: loss_scale {} must be a positive number", scale);
   check(options.min_scale > 0 && options.min_scale <= options.max_scale && std::isfinite(options.max_scale),
-        "to_fp16: min_scale {} and max_scale {} must be positive, the first not above the second",
-        options.min_scale, options.max_scale);
+        "to_fp16: min_scale {} and max_scale {} must be positive, the first not above the second", options.min_scale,
+        options.max_scale);
   check(!options.dynamic || (scale >= options.min_scale && scale <= options.max_scale),
-        "to_fp16: a dynamic loss_scale stays in [min_scale, max_scale] = [{}, {}]; {} is outside",
-        options.min_scale, options.max_scale, scale);
+        "to_fp16: a dynamic loss_scale stays in [min_scale, max_scale] = [{}, {}]; {} is outside", options.min_scale,
+        options.max_scale, scale);
   check(options.max_noskip >= 1, "to_fp16: max_noskip {} must be at least 1", options.max_noskip);
   check(!options.clip || (*options.clip > 0 && std::isfinite(*options.clip)),
         "to_fp16: clip {} must be a positive norm; leave it out to clip nothing", options.clip.value_or(0));
@@ -90,8 +90,7 @@ void MixedPrecision::convert(Learner& learn) const {
 void MixedPrecision::on_train_begin(Learner& learn) {
   if (!options_.masters) return;
   NoGrad guard;
-  learn.optimizer().use_masters(
-      options_.flat_master);  // new ones only for parameters that were frozen until now
+  learn.optimizer().use_masters(options_.flat_master);  // new ones only for parameters that were frozen until now
   for_each_entry(learn, [](optim::Entry& entry) {
     // A parameter that is not its rounded master was changed from outside, by load_state_dict for example.
     if (entry.has_master() && any(cast(entry.master, entry.param.dtype()) != entry.param).item<bool>())
@@ -113,8 +112,7 @@ void MixedPrecision::on_backward_begin(Learner& learn) { learn.state.loss_scale 
 
 void MixedPrecision::on_backward_end(Learner& learn) {
   TrainingState& s = learn.state;
-  if (s.skip_step)
-    return;  // gradients are being accumulated: all there is to do is done once they are complete
+  if (s.skip_step) return;  // gradients are being accumulated: all there is to do is done once they are complete
 
   const std::vector<optim::GradStats> by_group = learn.optimizer().grad_stats_by_group();
   optim::GradStats all;
@@ -173,12 +171,11 @@ std::string first_non_finite_in_forward(nn::Module& model, const Tensors& inputs
       for (const auto& [name, parameter] : OwnParameters(m).found)
         if (first.empty() && !all_finite(parameter)) first = fmt::format("'{}' of {}", name, where);
     }));
-    hooks.emplace_back(module, module->register_forward_hook(
-                                   [&first, where](nn::Module&, const Tensors&, const Tensor& output) {
-                                     if (first.empty() && !all_finite(output))
-                                       first = "the output of " + where;
-                                     return Tensor();
-                                   }));
+    hooks.emplace_back(
+        module, module->register_forward_hook([&first, where](nn::Module&, const Tensors&, const Tensor& output) {
+          if (first.empty() && !all_finite(output)) first = "the output of " + where;
+          return Tensor();
+        }));
   }
   model(inputs);
 

@@ -24,7 +24,8 @@ std::string quoted(const std::string& text) {
 }
 
 std::string script(const Chart& chart, const std::string& output, int width, int height) {
-  std::string s = fmt::format("set terminal svg noenhanced size {},{} background 'white'\nset output {}\n", width, height, quoted(output));
+  std::string s = fmt::format("set terminal svg noenhanced size {},{} background 'white'\nset output {}\n", width,
+                              height, quoted(output));
   s += fmt::format("set title {}\nset xlabel {}\nset ylabel {}\nset grid\n", quoted(chart.title), quoted(chart.x_label),
                    quoted(chart.y_label));
   if (chart.log_x) s += "set logscale x\n";
@@ -32,8 +33,8 @@ std::string script(const Chart& chart, const std::string& output, int width, int
   std::string plots;
   for (std::size_t i = 0; i < chart.curves.size(); ++i) {
     const Curve& curve = chart.curves[i];
-    check(curve.x.size() == curve.y.size(), "plot: the curve '{}' has {} x and {} y values; expected as many of each", curve.label,
-          curve.x.size(), curve.y.size());
+    check(curve.x.size() == curve.y.size(), "plot: the curve '{}' has {} x and {} y values; expected as many of each",
+          curve.label, curve.x.size(), curve.y.size());
     s += fmt::format("$curve{} << END\n", i);
     for (std::size_t k = 0; k < curve.x.size(); ++k)
       s += std::isfinite(curve.y[k]) ? fmt::format("{:.9g} {:.9g}\n", curve.x[k], curve.y[k]) : std::string("\n");
@@ -48,7 +49,8 @@ std::string script(const Chart& chart, const std::string& output, int width, int
 std::optional<std::string> draw_svg(const Chart& chart, int width, int height) {
   std::string path = (std::filesystem::temp_directory_path() / "halfgrad-plot-XXXXXX").string();
   const int descriptor = mkstemp(path.data());
-  check(descriptor >= 0, "plot: no temporary file can be made in '{}'", std::filesystem::temp_directory_path().string());
+  check(descriptor >= 0, "plot: no temporary file can be made in '{}'",
+        std::filesystem::temp_directory_path().string());
   close(descriptor);
   const std::string commands = script(chart, path, width, height);
   int status = -1;

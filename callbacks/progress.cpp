@@ -45,19 +45,17 @@ void Progress::on_batch_end(Learner& learn) {
   last_drawn_ = now;
   constexpr std::int64_t width = 30;
   const std::int64_t done = std::min(batches_done_, batches_);
-  const double left =
-      (now - epoch_started_) / static_cast<double>(done) * static_cast<double>(batches_ - done);
+  const double left = (now - epoch_started_) / static_cast<double>(done) * static_cast<double>(batches_ - done);
   out_ << fmt::format("\r[{:<{}}] {}/{}  loss {:.4f}  {} left\x1b[K",
-                      std::string(static_cast<std::size_t>(width * done / batches_), '='), width, done,
-                      batches_, learn.state.smooth_loss, format_seconds(left))
+                      std::string(static_cast<std::size_t>(width * done / batches_), '='), width, done, batches_,
+                      learn.state.smooth_loss, format_seconds(left))
        << std::flush;
   bar_drawn_ = true;
 }
 
 void Progress::on_epoch_end(Learner& learn) {
   const Recorder::Epoch& epoch = learn.recorder().epochs.back();
-  std::vector<std::string> cells = {std::to_string(learn.state.epoch),
-                                    fmt::format("{:.6f}", epoch.train_loss)};
+  std::vector<std::string> cells = {std::to_string(learn.state.epoch), fmt::format("{:.6f}", epoch.train_loss)};
   for (const double value : epoch.metrics) cells.push_back(fmt::format("{:.6f}", value));
   cells.resize(widths_.size() - 1, "-");  // what was not validated
   cells.push_back(format_seconds(epoch.seconds));

@@ -16,10 +16,17 @@ std::string escaped(const std::string& text) {
   std::string out;
   for (char c : text) {
     switch (c) {
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '&': out += "&amp;"; break;
-      default: out += c;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '&':
+        out += "&amp;";
+        break;
+      default:
+        out += c;
     }
   }
   return out;
@@ -69,14 +76,17 @@ std::vector<double> smoothed(const std::vector<double>& losses) {
 std::string html_report(Learner& learn) {
   const Recorder& run = learn.recorder();
   std::string out =
-      "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Training report</title>\n<style>body{font-family:sans-serif;"
-      "max-width:60em;margin:2em auto;padding:0 1em}table{border-collapse:collapse}td,th{padding:.2em .8em;text-align:right;"
-      "border-bottom:1px solid #ccc}pre{background:#f4f4f4;padding:1em;overflow:auto}</style></head><body>\n<h1>Training report</h1>\n";
+      "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Training "
+      "report</title>\n<style>body{font-family:sans-serif;"
+      "max-width:60em;margin:2em auto;padding:0 1em}table{border-collapse:collapse}td,th{padding:.2em "
+      ".8em;text-align:right;"
+      "border-bottom:1px solid "
+      "#ccc}pre{background:#f4f4f4;padding:1em;overflow:auto}</style></head><body>\n<h1>Training report</h1>\n";
   out += epoch_table(learn);
   if (const MixedPrecision* precision = learn.mixed_precision()) {
     const LossScaler& scaler = precision->scaler();
-    out += fmt::format("<p>Mixed precision: {} loss scale {}, {} of {} steps skipped.</p>\n", scaler.dynamic ? "dynamic" : "static",
-                       scaler.scale, scaler.skipped, run.losses.size());
+    out += fmt::format("<p>Mixed precision: {} loss scale {}, {} of {} steps skipped.</p>\n",
+                       scaler.dynamic ? "dynamic" : "static", scaler.scale, scaler.skipped, run.losses.size());
   } else {
     out += "<p>Single precision.</p>\n";
   }

@@ -15,18 +15,15 @@ LearningRates LearningRates::range(double first, double last) {
 
 std::vector<double> LearningRates::for_groups(std::size_t groups) const {
   for (const double lr : values_)
-    check(std::isfinite(lr) && lr >= 0, "learning rate {}: expected a finite number that is not negative",
-          lr);
+    check(std::isfinite(lr) && lr >= 0, "learning rate {}: expected a finite number that is not negative", lr);
   if (range_) {
     std::vector<double> rates(groups, values_[1]);  // one group gets the last rate
     for (std::size_t i = 0; i + 1 < groups; ++i)
-      rates[i] =
-          optim::anneal_exp(values_[0], values_[1], static_cast<double>(i) / static_cast<double>(groups - 1));
+      rates[i] = optim::anneal_exp(values_[0], values_[1], static_cast<double>(i) / static_cast<double>(groups - 1));
     return rates;
   }
   if (values_.size() == 1) return std::vector<double>(groups, values_[0]);
-  check(values_.size() == groups, "learning rates: {} were given for {} layer groups", values_.size(),
-        groups);
+  check(values_.size() == groups, "learning rates: {} were given for {} layer groups", values_.size(), groups);
   return values_;
 }
 
@@ -44,8 +41,7 @@ OneCycle::OneCycle(std::vector<double> max_lr_per_group, const OneCycleOptions& 
 void OneCycle::on_train_begin(Learner& learn) {
   batches_ = static_cast<double>(learn.state.n_epochs) * static_cast<double>(learn.data().train.size());
   momentum_before_.clear();
-  for (const optim::ParamGroup& group : learn.optimizer().groups())
-    momentum_before_.push_back(group.momentum);
+  for (const optim::ParamGroup& group : learn.optimizer().groups()) momentum_before_.push_back(group.momentum);
 }
 
 void OneCycle::on_batch_begin(Learner& learn) {

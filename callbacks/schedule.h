@@ -29,7 +29,7 @@ struct OneCycleOptions {
   std::pair<double, double> moms = {0.95, 0.85};  ///< momentum (beta1 of Adam) at the ends, and at the peak
   double div_factor = 25;                         ///< the rate starts at max_lr / div_factor ...
   double pct_start = 0.3;                         ///< ... rises for this share of all batches ...
-  std::optional<double> final_div = {};  ///< ... and falls to max_lr / final_div; by default div_factor * 1e4
+  std::optional<double> final_div = {};           ///< ... and falls to max_lr / final_div; by default div_factor * 1e4
 };
 
 /// Smith's one-cycle policy (arXiv 1803.09820) with fastai's defaults and cosine slopes: the rate rises from

@@ -11,15 +11,14 @@ namespace halfgrad::data {
 namespace {
 
 void check_index(const char* owner, std::int64_t index, std::int64_t size) {
-  check(index >= 0 && index < size, "{}: item {} was asked for, but there are {} items, numbered from 0",
-        owner, index, size);
+  check(index >= 0 && index < size, "{}: item {} was asked for, but there are {} items, numbered from 0", owner, index,
+        size);
 }
 
 Tensor row_major(const Tensor& x, const char* kind, std::size_t number) {
-  check(x.defined(), "TensorDataset: {} {} is an undefined tensor; give one with a row per item", kind,
+  check(x.defined(), "TensorDataset: {} {} is an undefined tensor; give one with a row per item", kind, number);
+  check(x.rank() > 0, "TensorDataset: {} {} is a single number; its first dimension must count the items", kind,
         number);
-  check(x.rank() > 0, "TensorDataset: {} {} is a single number; its first dimension must count the items",
-        kind, number);
   check(x.device().is_cpu(),
         "TensorDataset: {} {} is on {}, expected host memory: batches are put together on the "
         "CPU; use .to(Device::cpu())",
@@ -30,8 +29,7 @@ Tensor row_major(const Tensor& x, const char* kind, std::size_t number) {
 // x[indices]
 Tensor take_rows(const Tensor& x, const std::vector<std::int64_t>& indices) {
   Shape shape = x.shape();
-  const std::size_t row =
-      x.numel() == 0 ? 0 : static_cast<std::size_t>(x.numel() / shape[0]) * size_of(x.dtype());
+  const std::size_t row = x.numel() == 0 ? 0 : static_cast<std::size_t>(x.numel() / shape[0]) * size_of(x.dtype());
   shape[0] = static_cast<std::int64_t>(indices.size());
   Tensor y = empty(shape, x.dtype());
   if (y.numel() == 0) return y;
@@ -96,12 +94,10 @@ std::vector<Subset> random_split(const DatasetPtr& dataset, const std::vector<st
   std::int64_t left = dataset->size();
   for (const std::int64_t length : lengths) {
     check(length >= 0, "random_split: a part of length {} was asked for; lengths are 0 or more", length);
-    check(length <= left, "random_split: the lengths add up to more than the {} items of the dataset",
-          dataset->size());
+    check(length <= left, "random_split: the lengths add up to more than the {} items of the dataset", dataset->size());
     left -= length;
   }
-  check(left == 0,
-        "random_split: the lengths add up to {}, but the dataset has {} items; every item must go to a part",
+  check(left == 0, "random_split: the lengths add up to {}, but the dataset has {} items; every item must go to a part",
         dataset->size() - left, dataset->size());
 
   Generator generator(seed);

@@ -23,10 +23,10 @@ using Bytes = std::vector<std::uint8_t>;
 // n elements of type Raw, big-endian, as Out.
 template <class Raw, class Out>
 void decode(const std::uint8_t* from, std::int64_t n, void* to) {
-  using Bits = std::conditional_t<
-      sizeof(Raw) == 1, std::uint8_t,
-      std::conditional_t<sizeof(Raw) == 2, std::uint16_t,
-                         std::conditional_t<sizeof(Raw) == 4, std::uint32_t, std::uint64_t>>>;
+  using Bits =
+      std::conditional_t<sizeof(Raw) == 1, std::uint8_t,
+                         std::conditional_t<sizeof(Raw) == 2, std::uint16_t,
+                                            std::conditional_t<sizeof(Raw) == 4, std::uint32_t, std::uint64_t>>>;
   for (std::int64_t i = 0; i < n; ++i) {
     std::uint64_t bits = 0;
     for (std::size_t byte = 0; byte < sizeof(Raw); ++byte) bits = bits << 8 | *from++;
@@ -54,8 +54,7 @@ class GzipFile {
  public:
   explicit GzipFile(const std::string& path) : path_(path) {
     std::error_code ignored;
-    check(!std::filesystem::is_directory(path, ignored), "read_idx: '{}' is a folder; expected an IDX file",
-          path);
+    check(!std::filesystem::is_directory(path, ignored), "read_idx: '{}' is a folder; expected an IDX file", path);
     errno = 0;
     file_.reset(gzopen(path.c_str(), "rb"));
     check(file_ != nullptr, "read_idx: cannot open '{}' ({}); expected an IDX file, plain or .gz", path,
@@ -78,10 +77,8 @@ class GzipFile {
       int code = Z_OK;
       const std::string problem = gzerror(file_.get(), &code);
       check(code == Z_OK || code == Z_STREAM_END,
-            "read_idx: '{}' is damaged: unpacking it fails after {} bytes ({}); get the file again", path_,
-            out.size(),
-            code == Z_ERRNO ? std::strerror(errno)
-                            : problem.substr(problem.starts_with(path_) ? path_.size() + 2 : 0));
+            "read_idx: '{}' is damaged: unpacking it fails after {} bytes ({}); get the file again", path_, out.size(),
+            code == Z_ERRNO ? std::strerror(errno) : problem.substr(problem.starts_with(path_) ? path_.size() + 2 : 0));
       return;
     }
   }
@@ -101,14 +98,12 @@ Tensor read_idx(const std::string& path) {
 
   Bytes header;
   file.read(header, 4);
-  check(!header.empty(), "read_idx: '{}' is empty; expected an IDX file, which begins with two zero bytes",
-        path);
-  check(header.size() == 4,
-        "read_idx: '{}' ends after {} bytes; expected the 4 bytes that an IDX file begins with", path,
-        header.size());
+  check(!header.empty(), "read_idx: '{}' is empty; expected an IDX file, which begins with two zero bytes", path);
+  check(header.size() == 4, "read_idx: '{}' ends after {} bytes; expected the 4 bytes that an IDX file begins with",
+        path, header.size());
   check(header[0] == 0 && header[1] == 0,
-        "read_idx: '{}' begins with the bytes {:02x} {:02x}; expected 00 00, as in every IDX file", path,
-        header[0], header[1]);
+        "read_idx: '{}' begins with the bytes {:02x} {:02x}; expected 00 00, as in every IDX file", path, header[0],
+        header[1]);
   const auto* type = std::find_if(std::begin(element_types), std::end(element_types),
                                   [&](const ElementType& t) { return t.code == header[2]; });
   check(type != std::end(element_types),
@@ -120,9 +115,8 @@ Tensor read_idx(const std::string& path) {
 
   header.clear();
   file.read(header, 4 * rank);
-  check(header.size() == 4 * rank,
-        "read_idx: '{}' ends within its header: {} bytes of sizes, expected {} for rank {}", path,
-        header.size(), 4 * rank, rank);
+  check(header.size() == 4 * rank, "read_idx: '{}' ends within its header: {} bytes of sizes, expected {} for rank {}",
+        path, header.size(), 4 * rank, rank);
   Shape shape;
   std::int64_t bytes = type->bytes;
   std::int64_t extent = type->bytes;  // the same with 1 for sizes of 0, as in the computation of strides
@@ -140,12 +134,11 @@ Tensor read_idx(const std::string& path) {
   Bytes body;
   file.read(body, static_cast<std::uint64_t>(bytes));
   check(std::ssize(body) == bytes,
-        "read_idx: '{}' is cut off: its shape {} of {} takes {} bytes, found {}; get the file again", path,
-        shape.str(), name_of(type->dtype), bytes, body.size());
+        "read_idx: '{}' is cut off: its shape {} of {} takes {} bytes, found {}; get the file again", path, shape.str(),
+        name_of(type->dtype), bytes, body.size());
   Bytes rest;
   file.read(rest, 1);  // also checks the checksum behind the last byte
-  check(rest.empty(),
-        "read_idx: '{}' goes on after its last element: its shape {} takes {} bytes of data, found more",
+  check(rest.empty(), "read_idx: '{}' goes on after its last element: its shape {} takes {} bytes of data, found more",
         path, shape.str(), bytes);
 
   Tensor x = empty(shape, type->dtype);

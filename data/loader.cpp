@@ -194,12 +194,8 @@ void DataLoader::set_epoch(std::int64_t epoch, std::int64_t first_batch) {
 }
 
 BatchIterator DataLoader::begin() {
-  EpochPlan plan{.dataset = dataset_,
-                 .options = options_,
-                 .epoch = epoch_,
-                 .first = first_batch_,
-                 .last = size(),
-                 .order = {}};
+  EpochPlan plan{
+      .dataset = dataset_, .options = options_, .epoch = epoch_, .first = first_batch_, .last = size(), .order = {}};
   ++epoch_;
   first_batch_ = 0;
   const std::int64_t items = dataset_ ? dataset_->size() : 0;

@@ -18,8 +18,8 @@ float normal(Generator& generator) {
 
 // Item i is of class i % classes, and sample(class, row) writes its features.
 template <class F>
-Data make_data(std::int64_t n, std::int64_t features, std::int64_t classes, std::uint64_t seed,
-               std::int64_t batch_size, F sample) {
+Data make_data(std::int64_t n, std::int64_t features, std::int64_t classes, std::uint64_t seed, std::int64_t batch_size,
+               F sample) {
   check(n >= 5, "synthetic data: n is {}; expected at least 5 items, since every fifth is for validation", n);
   check(classes >= 2, "synthetic data: classes is {}; expected at least 2", classes);
   Tensor x = empty({n, features}), y = empty({n}, i64);
@@ -41,7 +41,7 @@ Data blobs(const BlobsOptions& options) {
         options.features);
   Generator generator(options.seed);
   const double step = 2 * std::numbers::pi / static_cast<double>(options.classes);  // from centre to centre
-  const double radius = 1.5 / std::sin(step / 2);  // of a circle with chords of 3
+  const double radius = 1.5 / std::sin(step / 2);                                   // of a circle with chords of 3
   return make_data(options.n, options.features, options.classes, options.seed, options.batch_size,
                    [&](std::int64_t label, float* row) {
                      for (std::int64_t f = 0; f < options.features; ++f) row[f] = 0.5f * normal(generator);
@@ -56,8 +56,8 @@ Data spirals(const SpiralsOptions& options) {
   return make_data(
       options.n, 2, options.classes, options.seed, options.batch_size, [&](std::int64_t label, float* row) {
         const double along = generator.next_uniform();  // from the centre to the end of the arm
-        const double angle = 2 * std::numbers::pi *
-                             (along + static_cast<double>(label) / static_cast<double>(options.classes));
+        const double angle =
+            2 * std::numbers::pi * (along + static_cast<double>(label) / static_cast<double>(options.classes));
         const auto noise = static_cast<float>(options.noise);
         row[0] = static_cast<float>(along * std::cos(angle)) + noise * normal(generator);
         row[1] = static_cast<float>(along * std::sin(angle)) + noise * normal(generator);

@@ -10,11 +10,9 @@ namespace halfgrad::data {
 namespace {
 
 Tensor images_of(const Batch& batch, const char* transform) {
-  check(!batch.inputs.empty(), "{}: the batch has no inputs; expected images [N, C, H, W] as the first",
-        transform);
+  check(!batch.inputs.empty(), "{}: the batch has no inputs; expected images [N, C, H, W] as the first", transform);
   const Tensor& x = batch.inputs[0];
-  check(x.rank() == 4, "{}: the first input has shape {}; expected images [N, C, H, W]", transform,
-        x.shape().str());
+  check(x.rank() == 4, "{}: the first input has shape {}; expected images [N, C, H, W]", transform, x.shape().str());
   return x.contiguous();
 }
 
@@ -33,14 +31,13 @@ void replace_images(Batch& batch, const Tensor& x, F f) {
 void Normalize::operator()(Batch& batch, Generator&) const {
   const Tensor x = images_of(batch, "Normalize");
   const std::int64_t channels = x.size(1), pixels = x.size(2) * x.size(3);
-  check(x.dtype() == f32 || x.dtype() == u8,
-        "Normalize: the images are {}; expected f32, or u8 from 0 to 255", name_of(x.dtype()));
+  check(x.dtype() == f32 || x.dtype() == u8, "Normalize: the images are {}; expected f32, or u8 from 0 to 255",
+        name_of(x.dtype()));
   check(std::ssize(mean) == channels && std::ssize(std) == channels,
         "Normalize: {} means and {} standard deviations for images with {} channels; expected one of each "
         "per channel",
         mean.size(), std.size(), channels);
-  for (const float s : std)
-    check(s > 0, "Normalize: a standard deviation is {}; expected a positive number", s);
+  for (const float s : std) check(s > 0, "Normalize: a standard deviation is {}; expected a positive number", s);
 
   Tensor y = empty(x.shape(), f32);
   const auto normalize = [&]<class T>(const T* from, float scale) {
@@ -73,8 +70,8 @@ void RandomShift::operator()(Batch& batch, Generator& generator) const {
       const std::int64_t down = draw(height), right = draw(width);
       const std::int64_t kept = width - std::abs(right);  // pixels of a row that stay in the image
       for (std::int64_t c = 0; c < channels; ++c, to += height * width, from += height * width) {
-        for (std::int64_t row = std::max<std::int64_t>(down, 0);
-             row < height + std::min<std::int64_t>(down, 0); ++row) {
+        for (std::int64_t row = std::max<std::int64_t>(down, 0); row < height + std::min<std::int64_t>(down, 0);
+             ++row) {
           std::copy_n(from + (row - down) * width + std::max<std::int64_t>(-right, 0), kept,
                       to + row * width + std::max<std::int64_t>(right, 0));
         }

@@ -159,8 +159,9 @@ class Pass {
       if (input && steps_.try_emplace(input).second) stack.emplace_back(input, 0);
     }
     for (Node* node : order) {
-      bool needed = capturing_ ? std::any_of(captures_.begin(), captures_.end(), [&](auto& c) { return c.get() == node; })
-                               : dynamic_cast<AccumulateGrad*>(node) != nullptr;
+      bool needed = capturing_
+                        ? std::any_of(captures_.begin(), captures_.end(), [&](auto& c) { return c.get() == node; })
+                        : dynamic_cast<AccumulateGrad*>(node) != nullptr;
       for (const auto& input : node->inputs) needed = needed || (input && steps_[input.get()].needed);
       steps_[node].needed = needed;
     }
@@ -183,16 +184,20 @@ class Pass {
     for (const auto& input : node.inputs) goes_on = goes_on || (input && steps_[input.get()].needed);
     if (!goes_on) return {};
     check(!node.released(),
-          "backward: the graph below '{}' was freed by an earlier backward; pass retain_graph = true to that one", node.name);
+          "backward: the graph below '{}' was freed by an earlier backward; pass retain_graph = true to that one",
+          node.name);
     Tensors grads = node.backward(dy);
     if (!retain_) node.release();
     return grads;
   }
 
   void accumulate(Tensor& sum, Tensor grad) {
-    if (!sum.defined()) sum = std::move(grad);
-    else if (!create_graph_ && is_only_owner(sum)) sum.add_(grad);
-    else sum = sum + grad;
+    if (!sum.defined())
+      sum = std::move(grad);
+    else if (!create_graph_ && is_only_owner(sum))
+      sum.add_(grad);
+    else
+      sum = sum + grad;
   }
 
   bool capturing_;
@@ -206,8 +211,10 @@ class Pass {
 
 Tensor root_gradient(const Tensor& output, const Tensor& gradient) {
   check(output.defined(), "backward: the tensor is undefined");
-  check(output.requires_grad(), "backward: the tensor of shape {} does not require a gradient, nor does anything it was "
-                                "made from; call requires_grad_() on a leaf first", output.shape().str());
+  check(output.requires_grad(),
+        "backward: the tensor of shape {} does not require a gradient, nor does anything it was "
+        "made from; call requires_grad_() on a leaf first",
+        output.shape().str());
   if (gradient.defined()) {
     check(gradient.shape() == output.shape(), "backward: the gradient has shape {}; expected that of the tensor, {}",
           gradient.shape().str(), output.shape().str());
@@ -243,10 +250,14 @@ NoGrad::~NoGrad() { recording = before_; }
 bool needs_grad(const Tensor& x) { return recording && x.defined() && x.requires_grad(); }
 
 void check_in_place(const Tensor& x, const char* op) {
-  check(!needs_grad(x), "{}: a tensor of shape {} that requires a gradient cannot be changed in place while gradients are "
-                        "recorded; do it under NoGrad or use the op that returns a new tensor", op, x.shape().str());
-  check(!repeats_memory(x), "{}: several elements of the tensor of shape {} and strides {} are the same memory, because it was "
-                            "expanded; clone() it before changing it in place", op, x.shape().str(), x.strides().str());
+  check(!needs_grad(x),
+        "{}: a tensor of shape {} that requires a gradient cannot be changed in place while gradients are "
+        "recorded; do it under NoGrad or use the op that returns a new tensor",
+        op, x.shape().str());
+  check(!repeats_memory(x),
+        "{}: several elements of the tensor of shape {} and strides {} are the same memory, because it was "
+        "expanded; clone() it before changing it in place",
+        op, x.shape().str(), x.strides().str());
 }
 
 Saved::Saved(const Tensor& x) : tensor_(x) {
@@ -258,8 +269,10 @@ Saved::Saved(const Tensor& x) : tensor_(x) {
 const Tensor& Saved::get(const char* op) const {
   if (tensor_.defined())
     check(tensor_.impl()->storage.get() == storage_ && tensor_.version() == version_,
-          "backward of {}: a tensor of shape {} that it needs was changed in place after the forward (version {}, saved at "
-          "{}); clone it before the change", op, tensor_.shape().str(), tensor_.version(), version_);
+          "backward of {}: a tensor of shape {} that it needs was changed in place after the forward (version {}, "
+          "saved at "
+          "{}); clone it before the change",
+          op, tensor_.shape().str(), tensor_.version(), version_);
   return tensor_;
 }
 
@@ -308,7 +321,8 @@ void Tensor::backward(const Tensor& gradient, bool retain_graph, bool create_gra
   Pass(*this, root_gradient(*this, gradient), {}, retain_graph, create_graph).run();
 }
 
-Tensors grad(const Tensor& output, const Tensors& inputs, const Tensor& gradient, bool retain_graph, bool create_graph) {
+Tensors grad(const Tensor& output, const Tensors& inputs, const Tensor& gradient, bool retain_graph,
+             bool create_graph) {
   check(!inputs.empty(), "grad: no inputs were given; expected at least one tensor");
   return Pass(output, root_gradient(output, gradient), inputs, retain_graph, create_graph).run();
 }

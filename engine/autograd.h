@@ -1,6 +1,7 @@
 #pragma once
-// The tape. Every op that is run on a tensor requiring a gradient records a Node: which tensors it read, and how to turn
-// the gradient of its output into the gradients of its inputs. backward() walks the nodes from the output to the leaves.
+// The tape. Every op that is run on a tensor requiring a gradient records a Node: which tensors it read, and how to
+// turn the gradient of its output into the gradients of its inputs. backward() walks the nodes from the output to the
+// leaves.
 //
 // An op records itself right where it computes, so that a reader finds forward and gradient side by side:
 //
@@ -82,7 +83,7 @@ void check_in_place(const Tensor& x, const char* op);
 /// The sum of `grad` over the dimensions along which `shape` was broadcast: the gradient of an expand.
 Tensor sum_to_shape(const Tensor& grad, const Shape& shape);
 
-// --- inside -------------------------------------------------------------------------------------------------------------
+// --- inside ----------------------------------------------------------------------------------------------------------
 
 namespace detail {
 

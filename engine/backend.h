@@ -26,7 +26,10 @@ struct View {
 
   explicit operator bool() const { return data != nullptr; }
   std::int64_t numel() const { return shape.numel(); }
-  template <class T> T* as() const { return static_cast<T*>(data); }
+  template <class T>
+  T* as() const {
+    return static_cast<T*>(data);
+  }
   /// The element `offset` elements from the first.
   void* at(std::int64_t offset) const {
     return static_cast<char*>(data) + offset * static_cast<std::int64_t>(size_of(dtype));
@@ -61,9 +64,9 @@ struct PoolGeometry {
 /// (f32, f64, or an f16 parameter that is trained without one), `master` and `param` are the same memory. State is f64
 /// for an f64 master, else f32.
 struct OptimizerStep {
-  View param;      ///< the model's parameter, f16, f32 or f64
-  View master;     ///< f32, or param itself
-  View grad;       ///< any float dtype
+  View param;   ///< the model's parameter, f16, f32 or f64
+  View master;  ///< f32, or param itself
+  View grad;    ///< any float dtype
   double grad_scale = 1;
   double lr = 0;
   double weight_decay = 0;
@@ -75,7 +78,7 @@ class Backend {
   virtual Device device() const = 0;
   virtual Allocator& allocator() = 0;
 
-  // --- elementwise: every view already has the output's shape (stride 0 where broadcast) ------------------------------
+  // --- elementwise: every view already has the output's shape (stride 0 where broadcast) -----------------------------
   // `op` is a position in UnaryOps / BinaryOps of engine/ops/elementwise_ops.h, `params` the op's constants; arithmetic
   // is done in `compute` (f32, f64 or i64).
   virtual void unary(int op, const double* params, DType compute, const View& y, const View& x) = 0;
@@ -99,16 +102,16 @@ class Backend {
   virtual void arg_reduce(Extremum op, const View& y, const View& x, int dim) = 0;
   virtual void cumsum(const View& y, const View& x, int dim, bool reverse) = 0;
 
-  // --- linear algebra -------------------------------------------------------------------------------------------------
-  /// c[b] = a[b] x b[b] + bias: a [B, M, K], b [B, K, N], c [B, M, N], bias [N] or absent; any strides. a, b, c and bias
-  /// share a float dtype.
+  // --- linear algebra ------------------------------------------------------------------------------------------------
+  /// c[b] = a[b] x b[b] + bias: a [B, M, K], b [B, K, N], c [B, M, N], bias [N] or absent; any strides. a, b, c and
+  /// bias share a float dtype.
   virtual void gemm(const View& c, const View& a, const View& b, const View& bias) = 0;
   /// x [N, C, H, W], w [O, C/groups, R, S], y [N, O, OH, OW], bias [O] or absent; any strides.
   virtual void conv2d(const View& y, const View& x, const View& w, const View& bias, const Conv2dGeometry&) = 0;
   virtual void conv2d_backward_input(const View& dx, const View& dy, const View& w, const Conv2dGeometry&) = 0;
   virtual void conv2d_backward_weight(const View& dw, const View& x, const View& dy, const Conv2dGeometry&) = 0;
 
-  // --- pooling: x [N, C, H, W], y [N, C, OH, OW] -----------------------------------------------------------------------
+  // --- pooling: x [N, C, H, W], y [N, C, OH, OW] ---------------------------------------------------------------------
   /// index (i64, y's shape): position h*W + w of each maximum in its plane, the first on a tie; a NaN wins.
   /// May be absent.
   virtual void max_pool2d(const View& y, const View& index, const View& x, const PoolGeometry&) = 0;
@@ -116,7 +119,7 @@ class Backend {
   virtual void avg_pool2d(const View& y, const View& x, const PoolGeometry&) = 0;
   virtual void avg_pool2d_backward(const View& dx, const View& dy, const PoolGeometry&) = 0;
 
-  // --- normalisation ----------------------------------------------------------------------------------------------------
+  // --- normalisation -------------------------------------------------------------------------------------------------
   /// x, y [N, C, S] (S: all other positions); mean, rstd [C] f32 (f64 for f64 x); weight, bias [C] or absent.
   /// Writes mean and rstd = 1/sqrt(biased variance + eps) of the batch, and y.
   virtual void batch_norm(const View& y, const View& mean, const View& rstd, const View& x, const View& weight,
@@ -134,11 +137,11 @@ class Backend {
   virtual void layer_norm_backward(const View& dx, const View& dweight, const View& dbias, const View& dy,
                                    const View& x, const View& mean, const View& rstd, const View& weight) = 0;
 
-  // --- softmax along dim; log: log_softmax ------------------------------------------------------------------------------
+  // --- softmax along dim; log: log_softmax ---------------------------------------------------------------------------
   virtual void softmax(const View& y, const View& x, int dim, bool log) = 0;
   virtual void softmax_backward(const View& dx, const View& dy, const View& y, int dim, bool log) = 0;
 
-  // --- indexing: index is i64 and within range; sums are never f16 (the op makes them in f32 and rounds once) -------------
+  // --- indexing: index is i64 and within range; sums are never f16 (the op makes them in f32 and rounds once) --------
   /// y[i][j][k] = x[index[i][j][k]][j][k] for dim 0, and so on; y and index share a shape.
   virtual void gather(const View& y, const View& x, const View& index, int dim) = 0;
   /// y[index[i][j][k]][j][k] += src[i][j][k] for dim 0, in a fixed order.
@@ -148,12 +151,12 @@ class Backend {
   /// y[..., index[i], ...] += src[..., i, ...], in a fixed order.
   virtual void index_add(const View& y, const View& index, const View& src, int dim) = 0;
 
-  // --- random numbers: element i (row-major) uses Philox counter offset + i/4, lane i%4 -----------------------------------
+  // --- random numbers: element i (row-major) uses Philox counter offset + i/4, lane i%4 ------------------------------
   /// uniform in [a, b), normal with mean a and deviation b, bernoulli: 1 with probability a.
   virtual void random(Distribution kind, const View& y, double a, double b, std::uint64_t seed,
                       std::uint64_t offset) = 0;
 
-  // --- optimizers ---------------------------------------------------------------------------------------------------------
+  // --- optimizers ----------------------------------------------------------------------------------------------------
   /// stats (f64, [2]): stats[0] += sum of squares of g, stats[1] += number of elements that are not finite.
   virtual void grad_stats(const View& stats, const View& g) = 0;
   /// momentum_buffer absent when momentum == 0; `first`: the buffer holds nothing yet.

@@ -12,11 +12,12 @@ Tensor empty_strided(const Shape& shape, const Strides& strides, DType dtype, De
   std::int64_t last = 0;  // offset of the last element
   bool is_empty = false;
   for (std::size_t d = 0; d < shape.size(); ++d) {
-    check(shape[d] >= 0 && strides[d] >= 0, "empty: the shape {} or the strides {} have a negative entry", shape.str(), strides.str());
+    check(shape[d] >= 0 && strides[d] >= 0, "empty: the shape {} or the strides {} have a negative entry", shape.str(),
+          strides.str());
     is_empty = is_empty || shape[d] == 0;
     std::int64_t extent = 0;
-    check(shape[d] == 0 || (!__builtin_mul_overflow(shape[d] - 1, strides[d], &extent) && !__builtin_add_overflow(last, extent, &last) &&
-                            last < INT64_MAX / 16),
+    check(shape[d] == 0 || (!__builtin_mul_overflow(shape[d] - 1, strides[d], &extent) &&
+                            !__builtin_add_overflow(last, extent, &last) && last < INT64_MAX / 16),
           "empty: the shape {} asks for more memory than there is", shape.str());
   }
   auto impl = std::make_shared<TensorImpl>();
@@ -65,7 +66,9 @@ Tensor arange(double start, double stop, double step, DType dtype, Device device
   return generate(n, {n}, dtype, device, [&](std::int64_t i) { return start + static_cast<double>(i) * step; });
 }
 
-Tensor arange(std::int64_t n, DType dtype, Device device) { return arange(0.0, static_cast<double>(n), 1.0, dtype, device); }
+Tensor arange(std::int64_t n, DType dtype, Device device) {
+  return arange(0.0, static_cast<double>(n), 1.0, dtype, device);
+}
 
 Tensor linspace(double start, double stop, std::int64_t steps, DType dtype, Device device) {
   check(steps >= 0, "linspace: {} steps; expected 0 or more", steps);
@@ -78,7 +81,8 @@ Tensor linspace(double start, double stop, std::int64_t steps, DType dtype, Devi
 Tensor eye(std::int64_t rows, std::int64_t cols, DType dtype, Device device) {
   if (cols < 0) cols = rows;
   check(rows >= 0, "eye: {} rows; expected 0 or more", rows);
-  return generate(rows * cols, {rows, cols}, dtype, device, [&](std::int64_t i) { return i / cols == i % cols ? 1.0 : 0.0; });
+  return generate(rows * cols, {rows, cols}, dtype, device,
+                  [&](std::int64_t i) { return i / cols == i % cols ? 1.0 : 0.0; });
 }
 
 Tensor rand(const Shape& shape, DType dtype, Device device) { return empty(shape, dtype, device).uniform_(); }
@@ -94,7 +98,8 @@ Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, Device d
 
 Tensor empty_like(const Tensor& x) {
   // Keeps a dense memory order such as channels-last; anything else (broadcast, sliced) becomes row-major.
-  return is_dense(x.shape(), x.strides()) ? empty_strided(x.shape(), x.strides(), x.dtype(), x.device()) : empty(x.shape(), x.dtype(), x.device());
+  return is_dense(x.shape(), x.strides()) ? empty_strided(x.shape(), x.strides(), x.dtype(), x.device())
+                                          : empty(x.shape(), x.dtype(), x.device());
 }
 Tensor full_like(const Tensor& x, double value) {
   Tensor y = empty_like(x);
@@ -120,8 +125,8 @@ void NestedList::collect(std::size_t depth, Shape& shape, std::vector<double>& o
     return;
   }
   check(depth < shape.size() && static_cast<std::int64_t>(items_.size()) == shape[depth],
-        "tensor: the nested list is not rectangular: a list of {} items at depth {} where {} are expected", items_.size(), depth,
-        depth < shape.size() ? shape[depth] : 0);
+        "tensor: the nested list is not rectangular: a list of {} items at depth {} where {} are expected",
+        items_.size(), depth, depth < shape.size() ? shape[depth] : 0);
   for (const NestedList& item : items_) item.collect(depth + 1, shape, out);
 }
 

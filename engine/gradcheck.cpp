@@ -97,18 +97,17 @@ GradcheckReport compare(const GradcheckFunctions& f, const Tensors& inputs, cons
       const double high = values[j] + options.eps, low = values[j] - options.eps;
       const double numeric = (loss_at(high) - loss_at(low)) / (high - low);
       set_element(x[i], static_cast<std::int64_t>(j), values[j]);
-      const double error =
-          std::abs(numeric - analytic[j]) / (options.atol + options.rtol * std::abs(numeric));
+      const double error = std::abs(numeric - analytic[j]) / (options.atol + options.rtol * std::abs(numeric));
       if (error <= worst) continue;  // a NaN goes on, and is the worst of all
       worst = std::isnan(error) ? INFINITY : error;
       report = {false, "", i, static_cast<std::int64_t>(j), numeric, analytic[j]};
     }
   }
   if (!report.ok)
-    report.message = fmt::format(
-        "{}: the gradient of element {} of input {} {} is {:.10g}, but the measured slope is {:.10g}", name,
-        position(x[report.input], report.element), report.input, x[report.input].shape().str(),
-        report.analytic, report.numeric);
+    report.message =
+        fmt::format("{}: the gradient of element {} of input {} {} is {:.10g}, but the measured slope is {:.10g}", name,
+                    position(x[report.input], report.element), report.input, x[report.input].shape().str(),
+                    report.analytic, report.numeric);
   return report;
 }
 
@@ -118,27 +117,23 @@ GradcheckFunctions several(const GradcheckFunction& f) {
 
 }  // namespace
 
-GradcheckReport gradcheck(const GradcheckFunctions& f, const Tensors& inputs,
-                          const GradcheckOptions& options) {
+GradcheckReport gradcheck(const GradcheckFunctions& f, const Tensors& inputs, const GradcheckOptions& options) {
   return compare(f, inputs, options, "gradcheck");
 }
 
-GradcheckReport gradgradcheck(const GradcheckFunctions& f, const Tensors& inputs,
-                              const GradcheckOptions& options) {
+GradcheckReport gradgradcheck(const GradcheckFunctions& f, const Tensors& inputs, const GradcheckOptions& options) {
   const char* name = "gradgradcheck";
   // The function that is checked takes x and then one dy for each output, and returns every dx.
   Generator generator(options.seed + 1);
   Tensors arguments = inputs;
-  for (const Tensor& y : outputs(f, leaves(inputs, name), name))
-    arguments.push_back(random_like(y, generator));
+  for (const Tensor& y : outputs(f, leaves(inputs, name), name)) arguments.push_back(random_like(y, generator));
   const auto gradients = [&f, name, n = inputs.size()](const Tensors& arguments) {
     const auto end_of_x = arguments.begin() + static_cast<std::ptrdiff_t>(n);
     const Tensors x(arguments.begin(), end_of_x), dy(end_of_x, arguments.end());
     Tensors wanted;
     for (const Tensor& input : x)
       if (input.requires_grad()) wanted.push_back(input);
-    Tensors dx =
-        grad(weighted_sum(outputs(f, x, name), dy), wanted, {}, /*retain_graph=*/true, /*create_graph=*/true);
+    Tensors dx = grad(weighted_sum(outputs(f, x, name), dy), wanted, {}, /*retain_graph=*/true, /*create_graph=*/true);
     for (std::size_t i = 0; i < dx.size(); ++i)
       if (!dx[i].defined()) dx[i] = zeros_like(wanted[i]);
     return dx;
@@ -146,12 +141,10 @@ GradcheckReport gradgradcheck(const GradcheckFunctions& f, const Tensors& inputs
   return compare(gradients, arguments, options, name);
 }
 
-GradcheckReport gradcheck(const GradcheckFunction& f, const Tensors& inputs,
-                          const GradcheckOptions& options) {
+GradcheckReport gradcheck(const GradcheckFunction& f, const Tensors& inputs, const GradcheckOptions& options) {
   return gradcheck(several(f), inputs, options);
 }
-GradcheckReport gradgradcheck(const GradcheckFunction& f, const Tensors& inputs,
-                              const GradcheckOptions& options) {
+GradcheckReport gradgradcheck(const GradcheckFunction& f, const Tensors& inputs, const GradcheckOptions& options) {
   return gradgradcheck(several(f), inputs, options);
 }
 

@@ -44,15 +44,11 @@ using GradcheckFunctions = std::function<Tensors(const Tensors&)>;  ///< of seve
 /// have a derivative there: not a relu at 0. Outputs that do not depend on an input count as a gradient of 0.
 /// Throws Error when an input is undefined, when no input is of a float dtype, and when f returns no float at
 /// all or a float that is not f64.
-GradcheckReport gradcheck(const GradcheckFunctions& f, const Tensors& inputs,
-                          const GradcheckOptions& options = {});
-GradcheckReport gradcheck(const GradcheckFunction& f, const Tensors& inputs,
-                          const GradcheckOptions& options = {});
+GradcheckReport gradcheck(const GradcheckFunctions& f, const Tensors& inputs, const GradcheckOptions& options = {});
+GradcheckReport gradcheck(const GradcheckFunction& f, const Tensors& inputs, const GradcheckOptions& options = {});
 
 /// The same for the gradients of the gradients: gradcheck of (x, dy) -> dx, computed with create_graph.
-GradcheckReport gradgradcheck(const GradcheckFunctions& f, const Tensors& inputs,
-                              const GradcheckOptions& options = {});
-GradcheckReport gradgradcheck(const GradcheckFunction& f, const Tensors& inputs,
-                              const GradcheckOptions& options = {});
+GradcheckReport gradgradcheck(const GradcheckFunctions& f, const Tensors& inputs, const GradcheckOptions& options = {});
+GradcheckReport gradgradcheck(const GradcheckFunction& f, const Tensors& inputs, const GradcheckOptions& options = {});
 
 }  // namespace halfgrad

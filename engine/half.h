@@ -139,10 +139,8 @@ class half {
   half() = default;
   // NOLINTNEXTLINE(google-explicit-constructor)
   [[gnu::always_inline]] constexpr half(std::same_as<float> auto value) : bits_(float_to_half_bits(value)) {}
-  [[gnu::always_inline]] explicit constexpr half(std::same_as<double> auto value)
-      : bits_(double_to_half_bits(value)) {}
-  [[gnu::always_inline]] explicit constexpr half(std::integral auto value)
-      : bits_(integer_to_half_bits(value)) {}
+  [[gnu::always_inline]] explicit constexpr half(std::same_as<double> auto value) : bits_(double_to_half_bits(value)) {}
+  [[gnu::always_inline]] explicit constexpr half(std::integral auto value) : bits_(integer_to_half_bits(value)) {}
 
   // The half with exactly these bits, and the bits of a half.
   [[gnu::always_inline]] static constexpr half from_bits(uint16_t bits) {
@@ -163,20 +161,16 @@ class half {
   //
   // The operators take exactly two halves and no conversions; otherwise `h + 1.0f` could mean this
   // operator as well as the built-in one for floats.
-  [[gnu::always_inline]] friend constexpr half operator+(std::same_as<half> auto a,
-                                                         std::same_as<half> auto b) {
+  [[gnu::always_inline]] friend constexpr half operator+(std::same_as<half> auto a, std::same_as<half> auto b) {
     return float{a} + float{b};
   }
-  [[gnu::always_inline]] friend constexpr half operator-(std::same_as<half> auto a,
-                                                         std::same_as<half> auto b) {
+  [[gnu::always_inline]] friend constexpr half operator-(std::same_as<half> auto a, std::same_as<half> auto b) {
     return float{a} - float{b};
   }
-  [[gnu::always_inline]] friend constexpr half operator*(std::same_as<half> auto a,
-                                                         std::same_as<half> auto b) {
+  [[gnu::always_inline]] friend constexpr half operator*(std::same_as<half> auto a, std::same_as<half> auto b) {
     return float{a} * float{b};
   }
-  [[gnu::always_inline]] friend constexpr half operator/(std::same_as<half> auto a,
-                                                         std::same_as<half> auto b) {
+  [[gnu::always_inline]] friend constexpr half operator/(std::same_as<half> auto a, std::same_as<half> auto b) {
     return float{a} / float{b};
   }
   [[gnu::always_inline]] friend constexpr half operator+(half a) { return a; }

@@ -56,8 +56,7 @@ HALFGRAD_PHILOX_INLINE constexpr PhiloxBlock philox4x32_10(PhiloxBlock counter, 
 
 // The block at one counter of the stream of random numbers that belongs to `seed`. `variant` gives
 // further blocks at the same counter, for the rare element that needs more than one.
-HALFGRAD_PHILOX_INLINE constexpr PhiloxBlock random_block(uint64_t seed, uint64_t counter,
-                                                          uint64_t variant = 0) {
+HALFGRAD_PHILOX_INLINE constexpr PhiloxBlock random_block(uint64_t seed, uint64_t counter, uint64_t variant = 0) {
   return philox4x32_10({{static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32),
                          static_cast<uint32_t>(variant), static_cast<uint32_t>(variant >> 32)}},
                        {{static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)}});
@@ -80,8 +79,7 @@ HALFGRAD_PHILOX_INLINE constexpr double uniform_double(uint32_t high, uint32_t l
 // 32 random bits cannot be shared out evenly among, say, three results: the left-over draws are
 // rejected. Another try takes the next variant of the same block, so that one element's bad luck does
 // not shift the numbers of the elements after it.
-HALFGRAD_PHILOX_INLINE constexpr uint64_t uniform_below(uint64_t seed, uint64_t offset, uint64_t i,
-                                                        uint64_t bound) {
+HALFGRAD_PHILOX_INLINE constexpr uint64_t uniform_below(uint64_t seed, uint64_t offset, uint64_t i, uint64_t bound) {
   const uint64_t counter = offset + i / 4;
   const int lane = static_cast<int>(i % 4);
   for (uint64_t attempt = 0;; ++attempt) {
@@ -133,8 +131,7 @@ HALFGRAD_PHILOX_INLINE NormalPair normal_pair(uint32_t a, uint32_t b) {
 
   // The angle is b / 2^32 of a turn: the nearest quarter turn, and x in [-pi/4, pi/4) beyond it.
   const uint32_t quarter = (b + (uint32_t{1} << 29)) >> 30;
-  const float x =
-      static_cast<float>(static_cast<int32_t>(b - (quarter << 30))) * 0x1.921fb6p-30F;  // pi / 2^31
+  const float x = static_cast<float>(static_cast<int32_t>(b - (quarter << 30))) * 0x1.921fb6p-30F;  // pi / 2^31
   const float x2 = x * x;
   float sine = std::fma(x2, 1.0F / 362880, -1.0F / 5040);
   sine = std::fma(x2, sine, 1.0F / 120);

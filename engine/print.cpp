@@ -12,7 +12,7 @@ namespace halfgrad {
 
 namespace {
 
-constexpr std::int64_t kEdge = 3;        // shown at either end of a long dimension
+constexpr std::int64_t kEdge = 3;          // shown at either end of a long dimension
 constexpr std::int64_t kLongTotal = 1000;  // tensors with more elements are shortened
 
 std::string format_number(double value, DType dtype) {
@@ -39,7 +39,8 @@ class Printer {
   // The cells that are shown, in row-major order.
   void collect(const Tensor& part) {
     if (part.rank() == 0) {
-      cells_.push_back(part.dtype() == i64 ? fmt::format("{}", part.item<std::int64_t>()) : format_number(part.item(), part.dtype()));
+      cells_.push_back(part.dtype() == i64 ? fmt::format("{}", part.item<std::int64_t>())
+                                           : format_number(part.item(), part.dtype()));
       return;
     }
     const int dim = x_.rank() - part.rank();
@@ -59,8 +60,11 @@ class Printer {
     const std::int64_t n = x_.shape()[dim];
     const bool innermost = dim == x_.rank() - 1;
     std::string separator(",");
-    if (innermost) separator.push_back(' ');
-    else separator.append(static_cast<std::size_t>(x_.rank() - 1 - dim), '\n').append(static_cast<std::size_t>(dim) + 1, ' ');
+    if (innermost)
+      separator.push_back(' ');
+    else
+      separator.append(static_cast<std::size_t>(x_.rank() - 1 - dim), '\n')
+          .append(static_cast<std::size_t>(dim) + 1, ' ');
     out_ += '[';
     for (std::int64_t i = 0; i < n; ++i) {
       if (i > 0) out_ += separator;

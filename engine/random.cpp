@@ -18,8 +18,7 @@ uint32_t Generator::next_uint32() { return random_block(state_.seed, reserve(1))
 
 double Generator::next_uniform() {
   const uint64_t counter = reserve(1);
-  return uniform_double(random_block(state_.seed, counter).lane[0],
-                        random_block(state_.seed, counter, 1).lane[0]);
+  return uniform_double(random_block(state_.seed, counter).lane[0], random_block(state_.seed, counter, 1).lane[0]);
 }
 
 uint64_t Generator::next_below(uint64_t bound) {

@@ -98,8 +98,10 @@ Shape reduced_shape(const Shape& shape, const Shape& dims, bool keepdim) {
   Shape out;
   for (int d = 0; d < shape.rank(); ++d) {
     const bool reduced = std::find(dims.begin(), dims.end(), d) != dims.end();
-    if (!reduced) out.push_back(shape[d]);
-    else if (keepdim) out.push_back(1);
+    if (!reduced)
+      out.push_back(shape[d]);
+    else if (keepdim)
+      out.push_back(1);
   }
   return out;
 }

@@ -79,8 +79,8 @@ using Strides = Shape;  // in elements, not bytes; 0 along a broadcast dimension
 /// Row-major strides of a dense tensor.
 Strides contiguous_strides(const Shape& shape);
 
-/// True when the elements fill their memory without gaps and none lies on another, in whatever order of dimensions; false
-/// when there are none.
+/// True when the elements fill their memory without gaps and none lies on another, in whatever order of dimensions;
+/// false when there are none.
 bool is_dense(const Shape& shape, const Strides& strides);
 
 /// NumPy's broadcasting of two shapes; `op` names the caller in the error.

@@ -11,10 +11,10 @@ namespace halfgrad {
 
 /// What an allocator counts. All in bytes, except the two numbers of calls.
 struct MemoryStats {
-  std::size_t live = 0;          ///< handed out and not yet returned
-  std::size_t peak = 0;          ///< largest `live` since the start or the last reset_peak_memory()
-  std::size_t cached = 0;        ///< returned, kept for the next request of the size class
-  std::uint64_t requests = 0;    ///< blocks asked for
+  std::size_t live = 0;            ///< handed out and not yet returned
+  std::size_t peak = 0;            ///< largest `live` since the start or the last reset_peak_memory()
+  std::size_t cached = 0;          ///< returned, kept for the next request of the size class
+  std::uint64_t requests = 0;      ///< blocks asked for
   std::uint64_t system_calls = 0;  ///< of those, the ones that the cache could not serve
 };
 

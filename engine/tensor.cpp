@@ -29,7 +29,7 @@ bool has_strides(const Shape& shape, const Strides& strides, const Shape& order)
 
 }  // namespace
 
-// --- what it is ---------------------------------------------------------------------------------------------------------
+// --- what it is ------------------------------------------------------------------------------------------------------
 
 const Shape& Tensor::shape() const { return deref(impl_).shape; }
 const Strides& Tensor::strides() const { return deref(impl_).strides; }
@@ -65,9 +65,10 @@ View Tensor::view_of_data() const {
 }
 
 void Tensor::require_host(DType expected, const char* op) const {
-  check(device().is_cpu(), "{}: the tensor is on {}; copy it to the cpu first with to(Device::cpu())", op, device().str());
-  check(dtype() == expected, "{}: the tensor is {}, asked for as {}; convert it first with to({})", op, name_of(dtype()),
-        name_of(expected), name_of(expected));
+  check(device().is_cpu(), "{}: the tensor is on {}; copy it to the cpu first with to(Device::cpu())", op,
+        device().str());
+  check(dtype() == expected, "{}: the tensor is {}, asked for as {}; convert it first with to({})", op,
+        name_of(dtype()), name_of(expected), name_of(expected));
 }
 
 std::uint32_t Tensor::version() const { return deref(impl_).storage->version(); }
@@ -75,7 +76,7 @@ bool Tensor::shares_storage(const Tensor& other) const {
   return defined() && other.defined() && impl_->storage == other.impl_->storage;
 }
 
-// --- numbers and host memory ----------------------------------------------------------------------------------------------
+// --- numbers and host memory -----------------------------------------------------------------------------------------
 
 namespace {
 
@@ -97,7 +98,7 @@ void Tensor::copy_to_host(void* out, DType dtype) const {
   backend_for(Device::cpu()).copy({out, dtype, shape(), contiguous_strides(shape())}, host.view_of_data());
 }
 
-// --- conversions ----------------------------------------------------------------------------------------------------------
+// --- conversions -----------------------------------------------------------------------------------------------------
 
 Tensor Tensor::clone() const {
   Tensor y = empty_like(*this);
@@ -146,19 +147,20 @@ Tensor Tensor::detach() const {
   return detail::alias_without_graph(*this);
 }
 
-// --- in place ---------------------------------------------------------------------------------------------------------------
+// --- in place --------------------------------------------------------------------------------------------------------
 
 namespace {
 
 // The memory of `src` as it was before `dst` is written, when the two overlap without being the same elements.
 Tensor without_overlap(const Tensor& dst, const Tensor& src) {
-  const bool same_elements = dst.raw_data() == src.raw_data() && dst.strides() == src.strides() && dst.shape() == src.shape();
+  const bool same_elements =
+      dst.raw_data() == src.raw_data() && dst.strides() == src.strides() && dst.shape() == src.shape();
   return dst.shares_storage(src) && !same_elements ? src.clone() : src;
 }
 
 View broadcast_view(const Tensor& src, const Shape& target, const char* op) {
-  check(broadcast_shapes(src.shape(), target, op) == target, "{}: a tensor of shape {} does not broadcast to shape {}", op,
-        src.shape().str(), target.str());
+  check(broadcast_shapes(src.shape(), target, op) == target, "{}: a tensor of shape {} does not broadcast to shape {}",
+        op, src.shape().str(), target.str());
   View view = src.view_of_data();
   view.strides = broadcast_strides(src.shape(), src.strides(), target);
   view.shape = target;
@@ -177,7 +179,8 @@ Tensor& Tensor::copy_(const Tensor& source) {
   check_in_place(*this, "copy_");
   check(source.defined(), "copy_: the source is undefined");
   NoGrad guard;
-  Tensor src = source.is_literal() || source.device() == device() ? without_overlap(*this, source) : source.to(device());
+  Tensor src =
+      source.is_literal() || source.device() == device() ? without_overlap(*this, source) : source.to(device());
   const View from = broadcast_view(src, shape(), "copy_");
   impl_->storage->bump_version();
   if (numel() > 0) backend_for(device()).copy(view_of_data(), from);
@@ -244,7 +247,7 @@ void Tensor::set_data(const Tensor& other) {
   impl.dtype = from.dtype;
 }
 
-// --- autograd ---------------------------------------------------------------------------------------------------------------
+// --- autograd --------------------------------------------------------------------------------------------------------
 
 bool Tensor::requires_grad() const { return deref(impl_).requires_grad || impl_->grad_fn; }
 bool Tensor::is_leaf() const { return !deref(impl_).grad_fn; }
@@ -253,8 +256,10 @@ Tensor Tensor::grad() const { return Tensor(deref(impl_).grad); }
 
 Tensor& Tensor::requires_grad_(bool on) {
   TensorImpl& impl = deref(impl_);
-  check(!impl.grad_fn, "requires_grad_: only leaves can be switched; this tensor was made by {}", impl.grad_fn ? impl.grad_fn->name : "");
-  check(!on || is_floating(impl.dtype), "requires_grad_: a tensor of dtype {} cannot have a gradient; convert it to a float dtype",
+  check(!impl.grad_fn, "requires_grad_: only leaves can be switched; this tensor was made by {}",
+        impl.grad_fn ? impl.grad_fn->name : "");
+  check(!on || is_floating(impl.dtype),
+        "requires_grad_: a tensor of dtype {} cannot have a gradient; convert it to a float dtype",
         name_of(impl.dtype));
   impl.requires_grad = on;
   return *this;
@@ -264,7 +269,8 @@ void Tensor::set_grad(const Tensor& grad) {
   TensorImpl& impl = deref(impl_);
   check(!grad.defined() || (grad.shape() == impl.shape && grad.dtype() == impl.dtype),
         "set_grad: the gradient has shape {} and dtype {}; expected those of the tensor, {} and {}",
-        grad.defined() ? grad.shape().str() : "", grad.defined() ? name_of(grad.dtype()) : "", impl.shape.str(), name_of(impl.dtype));
+        grad.defined() ? grad.shape().str() : "", grad.defined() ? name_of(grad.dtype()) : "", impl.shape.str(),
+        name_of(impl.dtype));
   impl.grad = grad.shared_impl();
 }
 

@@ -61,7 +61,8 @@ class Tensor {
   bool is_literal() const;
   View view_of_data() const;  ///< for the seam
   /// First element, typed: throws Error when T is not the dtype or the memory is not the host's.
-  template <class T> T* data() const {
+  template <class T>
+  T* data() const {
     require_host(dtype_of<T>, "data");
     return static_cast<T*>(raw_data());
   }
@@ -69,14 +70,16 @@ class Tensor {
 
   // --- values on the host ---
   /// The only element of a one-element tensor, converted to T (any of the C++ types of the dtypes).
-  template <class T = double> T item() const {
+  template <class T = double>
+  T item() const {
     check(numel() == 1, "item: the tensor has shape {}; expected exactly one element", shape().str());
     T value{};
     copy_to_host(&value, dtype_of<T>);
     return value;
   }
   /// All elements in row-major order, converted to T.
-  template <class T> std::vector<T> to_vector() const {
+  template <class T>
+  std::vector<T> to_vector() const {
     if constexpr (std::is_same_v<T, bool>) {
       const std::vector<std::uint8_t> bytes = to_vector<std::uint8_t>();
       return {bytes.begin(), bytes.end()};
@@ -176,7 +179,7 @@ class Tensor {
 
 std::ostream& operator<<(std::ostream& out, const Tensor& x);
 
-// --- factories ----------------------------------------------------------------------------------------------------------
+// --- factories -------------------------------------------------------------------------------------------------------
 
 /// Uninitialised.
 Tensor empty(const Shape& shape, DType dtype = f32, Device device = Device::cpu());
@@ -228,7 +231,8 @@ Tensor from_vector(const std::vector<T>& values) {
 /// A number or a list of such, nested to any depth: the argument of `tensor({{1, 2}, {3, 4}})`.
 class NestedList {
  public:
-  template <Number T> NestedList(T value) : value_(static_cast<double>(value)), is_number_(true) {}
+  template <Number T>
+  NestedList(T value) : value_(static_cast<double>(value)), is_number_(true) {}
   NestedList(std::initializer_list<NestedList> items) : items_(items) {}
 
  private:
@@ -241,7 +245,7 @@ class NestedList {
 /// From nested lists, which must be rectangular: `tensor({{1, 2}, {3, 4}}, f16)`.
 Tensor tensor(std::initializer_list<NestedList> values, DType dtype = f32);
 
-// --- autograd switches and free functions ----------------------------------------------------------------------------------
+// --- autograd switches and free functions ----------------------------------------------------------------------------
 
 /// Nothing is recorded while one lives, on this thread: `{ NoGrad guard; w.sub_(lr * w.grad()); }`.
 class NoGrad {
@@ -261,7 +265,7 @@ bool grad_enabled();
 Tensors grad(const Tensor& output, const Tensors& inputs, const Tensor& gradient = {}, bool retain_graph = false,
              bool create_graph = false);
 
-// --- inside -------------------------------------------------------------------------------------------------------------------
+// --- inside ----------------------------------------------------------------------------------------------------------
 
 struct TensorImpl {
   StoragePtr storage;
@@ -270,10 +274,10 @@ struct TensorImpl {
   Strides strides;
   DType dtype = f32;
   bool literal = false;
-  bool requires_grad = false;  // of a leaf; a tensor with a grad_fn requires one anyway
-  std::shared_ptr<Node> grad_fn;             // the step that made this tensor; null for a leaf
-  std::weak_ptr<Node> accumulator;           // of a leaf: the node that adds to `grad`, while a graph holds it
-  std::shared_ptr<TensorImpl> grad;          // of a leaf
+  bool requires_grad = false;                       // of a leaf; a tensor with a grad_fn requires one anyway
+  std::shared_ptr<Node> grad_fn;                    // the step that made this tensor; null for a leaf
+  std::weak_ptr<Node> accumulator;                  // of a leaf: the node that adds to `grad`, while a graph holds it
+  std::shared_ptr<TensorImpl> grad;                 // of a leaf
   std::vector<std::pair<int, Tensor::Hook>> hooks;  // of a leaf; a made tensor's live in its grad_fn
 };
 

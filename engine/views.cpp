@@ -1,4 +1,5 @@
-// Views: other shapes and strides on the same storage. Each is differentiable, and its gradient is a view or made of views.
+// Views: other shapes and strides on the same storage. Each is differentiable, and its gradient is a view or made of
+// views.
 
 #include <algorithm>
 #include <optional>
@@ -34,10 +35,12 @@ Shape resolve_shape(const Shape& wanted, const Shape& from, const char* op) {
   }
   const std::int64_t n = from.numel();
   if (inferred >= 0) {
-    check(known != 0 && n % known == 0, "{}: {} elements of shape {} do not fit the shape {}", op, n, from.str(), wanted.str());
+    check(known != 0 && n % known == 0, "{}: {} elements of shape {} do not fit the shape {}", op, n, from.str(),
+          wanted.str());
     shape[inferred] = n / known;
   }
-  check(shape.numel() == n, "{}: shape {} has {} elements; the shape {} needs {}", op, from.str(), n, wanted.str(), shape.numel());
+  check(shape.numel() == n, "{}: shape {} has {} elements; the shape {} needs {}", op, from.str(), n, wanted.str(),
+        shape.numel());
   return shape;
 }
 
@@ -47,8 +50,8 @@ std::optional<Strides> strides_for_view(const Shape& shape, const Strides& strid
   if (shape.numel() == 0) return contiguous_strides(target);
   Strides out(target.size(), 1);
   int t = target.rank() - 1;
-  std::int64_t run = 1;           // elements in the current run of old dimensions
-  std::int64_t base_stride = 1;   // stride of its last dimension
+  std::int64_t run = 1;          // elements in the current run of old dimensions
+  std::int64_t base_stride = 1;  // stride of its last dimension
   bool open = false;
   for (int d = shape.rank() - 1; d >= 0; --d) {
     if (shape[d] == 1) continue;
@@ -81,7 +84,8 @@ Shape inverse_permutation(const Shape& dims) {
 }
 
 // The gradient of a slice: zeros, with dy in the places that were read. Differentiable: its gradient is the slice.
-Tensor place_in_zeros(const Tensor& dy, const Shape& shape, int dim, std::int64_t start, std::int64_t stop, std::int64_t step) {
+Tensor place_in_zeros(const Tensor& dy, const Shape& shape, int dim, std::int64_t start, std::int64_t stop,
+                      std::int64_t step) {
   Tensor y = zeros(shape, dy.dtype(), dy.device());
   {
     NoGrad guard;
@@ -96,8 +100,9 @@ Tensor place_in_zeros(const Tensor& dy, const Shape& shape, int dim, std::int64_
 Tensor Tensor::view(const Shape& wanted) const {
   const Shape target = resolve_shape(wanted, shape(), "view");
   const auto strides_now = strides_for_view(shape(), strides(), target);
-  check(strides_now.has_value(), "view: a tensor of shape {} with strides {} cannot be seen as {} without a copy; use reshape",
-        shape().str(), strides().str(), target.str());
+  check(strides_now.has_value(),
+        "view: a tensor of shape {} with strides {} cannot be seen as {} without a copy; use reshape", shape().str(),
+        strides().str(), target.str());
   Tensor y = make_view(*this, target, *strides_now);
   const Shape before = shape();
   return record("view", y, {*this}, [before](const Tensor& dy) { return Tensors{dy.reshape(before)}; });
@@ -110,12 +115,13 @@ Tensor Tensor::reshape(const Shape& wanted) const {
 }
 
 Tensor Tensor::permute(const Shape& wanted) const {
-  check(wanted.rank() == rank(), "permute: {} names {} dimensions; the tensor of shape {} has {}", wanted.str(), wanted.rank(),
-        shape().str(), rank());
+  check(wanted.rank() == rank(), "permute: {} names {} dimensions; the tensor of shape {} has {}", wanted.str(),
+        wanted.rank(), shape().str(), rank());
   Shape dims, shape_now, strides_now;
   for (std::int64_t dim : wanted) {
     const int d = normalize_dim(dim, rank(), "permute");
-    check(std::find(dims.begin(), dims.end(), d) == dims.end(), "permute: {} names dimension {} twice", wanted.str(), d);
+    check(std::find(dims.begin(), dims.end(), d) == dims.end(), "permute: {} names dimension {} twice", wanted.str(),
+          d);
     dims.push_back(d);
     shape_now.push_back(shape()[d]);
     strides_now.push_back(strides()[d]);
@@ -152,14 +158,15 @@ Tensor Tensor::slice(std::int64_t dim, std::int64_t start, std::int64_t stop, st
   strides_now[d] *= step;
   Tensor y = make_view(*this, shape_now, strides_now, shape_now[d] > 0 ? from * strides()[d] : 0);
   const Shape before = shape();
-  return record("slice", y, {*this}, [=](const Tensor& dy) { return Tensors{place_in_zeros(dy, before, d, from, to, step)}; });
+  return record("slice", y, {*this},
+                [=](const Tensor& dy) { return Tensors{place_in_zeros(dy, before, d, from, to, step)}; });
 }
 
 Tensor Tensor::narrow(std::int64_t dim, std::int64_t start, std::int64_t length) const {
   const std::int64_t n = size(dim);
   const std::int64_t from = start < 0 ? start + n : start;
-  check(from >= 0 && length >= 0 && from + length <= n, "narrow: [{}, {}) is out of range for dimension {} of size {}", start,
-        start + length, dim, n);
+  check(from >= 0 && length >= 0 && from + length <= n, "narrow: [{}, {}) is out of range for dimension {} of size {}",
+        start, start + length, dim, n);
   return slice(dim, from, from + length);
 }
 
@@ -173,7 +180,8 @@ Tensor Tensor::select(std::int64_t dim, std::int64_t index) const {
 }
 
 Tensor Tensor::expand(const Shape& wanted) const {
-  check(wanted.rank() >= rank(), "expand: the shape {} has fewer dimensions than the tensor's, {}", wanted.str(), shape().str());
+  check(wanted.rank() >= rank(), "expand: the shape {} has fewer dimensions than the tensor's, {}", wanted.str(),
+        shape().str());
   Shape target = wanted;
   const int lead = target.rank() - rank();
   for (int d = 0; d < target.rank(); ++d) {
@@ -182,13 +190,14 @@ Tensor Tensor::expand(const Shape& wanted) const {
       target[d] = shape()[d - lead];
     }
     check(d < lead || shape()[d - lead] == target[d] || shape()[d - lead] == 1,
-          "expand: dimension {} has size {}; expected {} or 1 to expand shape {} to {}", d - lead, d < lead ? 0 : shape()[d - lead],
-          target[d], shape().str(), wanted.str());
+          "expand: dimension {} has size {}; expected {} or 1 to expand shape {} to {}", d - lead,
+          d < lead ? 0 : shape()[d - lead], target[d], shape().str(), wanted.str());
     check(target[d] >= 0, "expand: the shape {} has a negative size", wanted.str());
   }
   if (target == shape()) return *this;
   Tensor y = make_view(*this, target, broadcast_strides(shape(), strides(), target));
-  return record("expand", y, {*this}, [before = shape()](const Tensor& dy) { return Tensors{sum_to_shape(dy, before)}; });
+  return record("expand", y, {*this},
+                [before = shape()](const Tensor& dy) { return Tensors{sum_to_shape(dy, before)}; });
 }
 
 Tensor Tensor::squeeze() const {
@@ -228,8 +237,10 @@ Tensor Tensor::flatten(std::int64_t start_dim, std::int64_t end_dim) const {
   Shape target;
   std::int64_t merged = 1;
   for (int d = 0; d < rank(); ++d) {
-    if (d < first || d > last) target.push_back(shape()[d]);
-    else merged *= shape()[d];
+    if (d < first || d > last)
+      target.push_back(shape()[d]);
+    else
+      merged *= shape()[d];
     if (d == last) target.push_back(merged);
   }
   return reshape(target);

@@ -23,8 +23,7 @@ using namespace halfgrad;
 
 struct Settings {
   std::string model = "cnn", device = "auto", loss_scale = "dynamic", data;
-  bool fp16 = true, fp32 = false, flat_master = false, augment = false, no_masters = false,
-       no_loss_scaling = false;
+  bool fp16 = true, fp32 = false, flat_master = false, augment = false, no_masters = false, no_loss_scaling = false;
   int epochs = 5, threads = 0;
   double lr = 3e-3, clip = 0, loss_factor = 1;
   std::int64_t batch_size = 128, limit = 0;
@@ -45,13 +44,11 @@ CLI::Validator between(double low, double high) {
 void declare_options(CLI::App& app, Settings& s) {
   app.add_option("--model", s.model, "mlp, cnn or resnet")->check(CLI::IsMember({"mlp", "cnn", "resnet"}));
   app.add_option("--epochs", s.epochs, "times through the data")->check(between(1, 1e6));
-  app.add_option("--lr", s.lr, "highest learning rate of the one-cycle schedule")
-      ->check(between(1e-30, 1e30));
+  app.add_option("--lr", s.lr, "highest learning rate of the one-cycle schedule")->check(between(1e-30, 1e30));
   app.add_option("--batch-size", s.batch_size, "images per step")->check(between(1, 8192));
   app.add_option("--seed", s.seed, "of weights, order, dropout and augmentation")->check(between(0, 1e18));
   app.add_option("--data", s.data, "folder of the four IDX files (default: Debian's dataset-fashion-mnist)");
-  app.add_option("--limit", s.limit, "use only so many training and validation images")
-      ->check(between(1, 60000));
+  app.add_option("--limit", s.limit, "use only so many training and validation images")->check(between(1, 60000));
   app.add_flag("--augment", s.augment, "shift and mirror the training images");
   app.add_option("--device", s.device, "cpu, cuda or auto")->check(CLI::IsMember({"cpu", "cuda", "auto"}));
   app.add_option("--threads", s.threads, "CPU threads")->check(between(1, 1024));
@@ -62,14 +59,10 @@ void declare_options(CLI::App& app, Settings& s) {
   CLI::Option* fp32 = app.add_flag("--fp32", s.fp32, "plain f32 training")->excludes(fp16);
   CLI::Option* scale =
       app.add_option("--loss-scale", s.loss_scale, "a number, which stays, or dynamic")->excludes(fp32);
-  app.add_flag("--no-loss-scaling", s.no_loss_scaling, "keep the loss as it is")
-      ->excludes(fp32)
-      ->excludes(scale);
+  app.add_flag("--no-loss-scaling", s.no_loss_scaling, "keep the loss as it is")->excludes(fp32)->excludes(scale);
   app.add_flag("--no-masters", s.no_masters, "update the f16 weights themselves")->excludes(fp32);
   app.add_flag("--flat-master", s.flat_master, "all masters in one vector")->excludes(fp32);
-  app.add_option("--clip", s.clip, "largest norm of the gradients")
-      ->check(between(1e-30, 1e30))
-      ->excludes(fp32);
+  app.add_option("--clip", s.clip, "largest norm of the gradients")->check(between(1e-30, 1e30))->excludes(fp32);
   for (CLI::Option* option : app.get_options())
     if (option->get_expected() > 0) option->capture_default_str();
 }
@@ -82,8 +75,8 @@ MixedPrecisionOptions precision_options(const Settings& s) {
     options.dynamic = false;
   } else if (s.loss_scale != "dynamic") {
     double scale = 0;
-    check(CLI::detail::lexical_cast(s.loss_scale, scale),
-          "--loss-scale: '{}' is neither a number nor dynamic", s.loss_scale);
+    check(CLI::detail::lexical_cast(s.loss_scale, scale), "--loss-scale: '{}' is neither a number nor dynamic",
+          s.loss_scale);
     options.loss_scale = scale;
     options.dynamic = false;
   }
@@ -124,10 +117,8 @@ void train(const Settings& s) {
   const double seconds = seconds_now() - start;
 
   const std::vector<double>& result = learn.state.last_metrics;
-  check(std::isfinite(result[0]), "the validation loss is {}: training has failed; try a smaller --lr",
-        result[0]);
-  const LossScaler scaler =
-      learn.mixed_precision() ? learn.mixed_precision()->scaler() : LossScaler{.scale = 1};
+  check(std::isfinite(result[0]), "the validation loss is {}: training has failed; try a smaller --lr", result[0]);
+  const LossScaler scaler = learn.mixed_precision() ? learn.mixed_precision()->scaler() : LossScaler{.scale = 1};
   fmt::print("accuracy={:.4f} valid_loss={:.4f} loss_scale={} skipped={} seconds={:.1f}\n", result[1],
              result[0] / s.loss_factor, scaler.scale, scaler.skipped, seconds);
 }

@@ -15,10 +15,9 @@ inline nn::Sequential mlp() {
 
 /// Two convolutions, then two linear layers: 421834 parameters.
 inline nn::Sequential cnn() {
-  return nn::Sequential(nn::Conv2d(1, 32, 3, {.padding = 1}), nn::BatchNorm2d(32), nn::ReLU(),
-                        nn::MaxPool2d(2), nn::Conv2d(32, 64, 3, {.padding = 1}), nn::BatchNorm2d(64),
-                        nn::ReLU(), nn::MaxPool2d(2), nn::Flatten(), nn::Linear(64 * 7 * 7, 128), nn::ReLU(),
-                        nn::Dropout(0.25), nn::Linear(128, 10));
+  return nn::Sequential(nn::Conv2d(1, 32, 3, {.padding = 1}), nn::BatchNorm2d(32), nn::ReLU(), nn::MaxPool2d(2),
+                        nn::Conv2d(32, 64, 3, {.padding = 1}), nn::BatchNorm2d(64), nn::ReLU(), nn::MaxPool2d(2),
+                        nn::Flatten(), nn::Linear(64 * 7 * 7, 128), nn::ReLU(), nn::Dropout(0.25), nn::Linear(128, 10));
 }
 
 /// A 3x3 convolution without bias, which batchnorm makes superfluous, and batchnorm.

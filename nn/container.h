@@ -104,8 +104,7 @@ class Residual : public Module {
 /// Joins the dimensions from start_dim to end_dim, by default all but the batch.
 class Flatten : public Module {
  public:
-  explicit Flatten(std::int64_t start_dim = 1, std::int64_t end_dim = -1)
-      : start_dim(start_dim), end_dim(end_dim) {}
+  explicit Flatten(std::int64_t start_dim = 1, std::int64_t end_dim = -1) : start_dim(start_dim), end_dim(end_dim) {}
   Tensor forward(const Tensor& x) override { return x.flatten(start_dim, end_dim); }
 
   std::int64_t start_dim, end_dim;

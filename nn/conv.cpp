@@ -11,8 +11,8 @@ Conv2d::Conv2d(std::int64_t in_channels, std::int64_t out_channels, Pair kernel,
         "Conv2d: {} input channels, {} output channels, kernel {}x{}, expected at least 1 each", in_channels,
         out_channels, kernel.h, kernel.w);
   check(o.groups > 0 && in_channels % o.groups == 0 && out_channels % o.groups == 0,
-        "Conv2d: {} groups, expected a divisor of both the {} input and the {} output channels", o.groups,
-        in_channels, out_channels);
+        "Conv2d: {} groups, expected a divisor of both the {} input and the {} output channels", o.groups, in_channels,
+        out_channels);
   weight = empty({out_channels, in_channels / o.groups, kernel.h, kernel.w});
   if (o.bias) bias = empty({out_channels});
   init::default_(weight, bias);

@@ -5,13 +5,10 @@
 
 namespace halfgrad::nn {
 
-Embedding::Embedding(std::int64_t count, std::int64_t dim, const EmbeddingOptions& options)
-    : options(options) {
-  check(count > 0 && dim > 0, "Embedding: {} vectors of {} numbers, expected at least one of each", count,
-        dim);
+Embedding::Embedding(std::int64_t count, std::int64_t dim, const EmbeddingOptions& options) : options(options) {
+  check(count > 0 && dim > 0, "Embedding: {} vectors of {} numbers, expected at least one of each", count, dim);
   check(options.padding_idx >= -1 && options.padding_idx < count,
-        "Embedding: padding_idx is {}, expected a row from 0 to {}, or -1 for none", options.padding_idx,
-        count - 1);
+        "Embedding: padding_idx is {}, expected a row from 0 to {}, or -1 for none", options.padding_idx, count - 1);
   weight = randn({count, dim});
   if (options.padding_idx >= 0) weight[options.padding_idx].zero_();
   weight.requires_grad_();

@@ -41,8 +41,8 @@ Tensor& normal_(Tensor& x, double mean, double std) {
 
 Tensor& trunc_normal_(Tensor& x, double mean, double std, double low, double high) {
   check(low < high && mean + 3 * std > low && mean - 3 * std < high,
-        "trunc_normal_: [{}, {}] lies beyond three deviations of N({}, {}); nearly nothing would be accepted",
-        low, high, mean, std);
+        "trunc_normal_: [{}, {}] lies beyond three deviations of N({}, {}); nearly nothing would be accepted", low,
+        high, mean, std);
   std::vector<double> values;
   const auto wanted = static_cast<std::size_t>(x.numel());
   while (values.size() < wanted)
@@ -59,13 +59,11 @@ Tensor& eye_(Tensor& x) {
 }
 
 Tensor& orthogonal_(Tensor& x, double gain) {
-  check(x.rank() >= 2 && x.numel() > 0, "orthogonal_: found shape {}, expected at least a matrix",
-        x.shape().str());
+  check(x.rank() >= 2 && x.numel() > 0, "orthogonal_: found shape {}, expected at least a matrix", x.shape().str());
   const std::int64_t rows = x.size(0), columns = x.numel() / rows;
   const std::int64_t tall = std::max(rows, columns), narrow = std::min(rows, columns);
   const std::vector<double> normal = randn({tall * narrow}, f64).to_vector<double>();
-  const Eigen::HouseholderQR<Eigen::MatrixXd> qr(
-      Eigen::Map<const Eigen::MatrixXd>(normal.data(), tall, narrow));
+  const Eigen::HouseholderQR<Eigen::MatrixXd> qr(Eigen::Map<const Eigen::MatrixXd>(normal.data(), tall, narrow));
   Eigen::MatrixXd q = qr.householderQ() * Eigen::MatrixXd::Identity(tall, narrow);
   // The factorisation fixes signs by convention; those of R's diagonal make all orthogonal matrices equally
   // likely.
@@ -115,8 +113,7 @@ Tensor& xavier_uniform_(Tensor& weight, double gain) {
 }
 
 Tensor& kaiming_normal_(Tensor& weight, const KaimingOptions& options) {
-  return normal_(weight, 0,
-                 gain(options.nonlinearity, options.a) / std::sqrt(chosen_fan(weight, options.fan)));
+  return normal_(weight, 0, gain(options.nonlinearity, options.a) / std::sqrt(chosen_fan(weight, options.fan)));
 }
 
 Tensor& kaiming_uniform_(Tensor& weight, const KaimingOptions& options) {

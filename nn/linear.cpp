@@ -6,8 +6,8 @@
 namespace halfgrad::nn {
 
 Linear::Linear(std::int64_t in_features, std::int64_t out_features, const LinearOptions& options) {
-  check(in_features > 0 && out_features > 0,
-        "Linear: {} input and {} output features, expected at least one of each", in_features, out_features);
+  check(in_features > 0 && out_features > 0, "Linear: {} input and {} output features, expected at least one of each",
+        in_features, out_features);
   weight = empty({out_features, in_features});
   if (options.bias) bias = empty({out_features});
   init::default_(weight, bias);

@@ -11,9 +11,7 @@ template <class Options, Tensor (*function)(const Tensor&, const Tensor&, const 
 struct Loss {
   Options options;
   Loss(const Options& options = {}) : options(options) {}
-  Tensor operator()(const Tensor& output, const Tensor& target) const {
-    return function(output, target, options);
-  }
+  Tensor operator()(const Tensor& output, const Tensor& target) const { return function(output, target, options); }
 };
 
 using CrossEntropyLoss = Loss<CrossEntropyOptions, halfgrad::cross_entropy>;

@@ -55,8 +55,8 @@ Tensor Module::forward(const Tensor&) {
 }
 
 Tensor Module::forward_many(const Tensors& inputs) {
-  fail("{}: takes one input but was called with {}; a module of several inputs overrides forward_many",
-       name(), inputs.size());
+  fail("{}: takes one input but was called with {}; a module of several inputs overrides forward_many", name(),
+       inputs.size());
 }
 
 Tensor Module::call(Tensors inputs) {
@@ -132,8 +132,7 @@ Module& Module::to(Device device) {
 DType Module::dtype() const {
   std::optional<DType> found;
   each_tensor(readable(*this), [&](const std::string&, Tensor& x, Role role, Module& owner) {
-    if (!found && role == Role::parameter && is_floating(x.dtype()) && !owner.keeps_float())
-      found = x.dtype();
+    if (!found && role == Role::parameter && is_floating(x.dtype()) && !owner.keeps_float()) found = x.dtype();
   });
   return found.value_or(f32);
 }
@@ -195,8 +194,7 @@ void Module::remove_hook(int id) {
 
 std::string Module::name() const {
   const char* mangled = typeid(*this).name();
-  const std::unique_ptr<char, void (*)(void*)> text(abi::__cxa_demangle(mangled, nullptr, nullptr, nullptr),
-                                                    std::free);
+  const std::unique_ptr<char, void (*)(void*)> text(abi::__cxa_demangle(mangled, nullptr, nullptr, nullptr), std::free);
   std::string full = text ? text.get() : mangled;
   full.resize(std::min(full.size(), full.find('<')));
   const std::size_t scope = full.rfind("::");

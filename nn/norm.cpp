@@ -13,8 +13,8 @@ BatchNorm::BatchNorm(std::int64_t channels, const BatchNormOptions& options) : o
 }
 
 Tensor BatchNorm::forward(const Tensor& x) {
-  check(takes_rank(x.rank()),
-        "x is {}; BatchNorm1d takes [N, C] and [N, C, L], BatchNorm2d takes [N, C, H, W]", x.shape().str());
+  check(takes_rank(x.rank()), "x is {}; BatchNorm1d takes [N, C] and [N, C, L], BatchNorm2d takes [N, C, H, W]",
+        x.shape().str());
   return batch_norm(x, weight, bias, running_mean, running_var, is_training(), options.momentum, options.eps);
 }
 
@@ -31,23 +31,18 @@ std::string BatchNorm::extra_repr() const {
 
 LayerNorm::LayerNorm(const Shape& normalized_shape, const LayerNormOptions& options) : options(options) {
   check(!normalized_shape.empty() && normalized_shape.numel() > 0,
-        "LayerNorm: normalized_shape is {}, expected at least one dimension and no empty one",
-        normalized_shape.str());
+        "LayerNorm: normalized_shape is {}, expected at least one dimension and no empty one", normalized_shape.str());
   weight = ones(normalized_shape).requires_grad_();
   bias = zeros(normalized_shape).requires_grad_();
 }
 
-Tensor LayerNorm::forward(const Tensor& x) {
-  return layer_norm(x, weight.shape(), weight, bias, options.eps);
-}
+Tensor LayerNorm::forward(const Tensor& x) { return layer_norm(x, weight.shape(), weight, bias, options.eps); }
 
 void LayerNorm::visit(Visitor& v) {
   v.parameter("weight", weight);
   v.parameter("bias", bias);
 }
 
-std::string LayerNorm::extra_repr() const {
-  return fmt::format("{}, eps={}", weight.shape().str(), options.eps);
-}
+std::string LayerNorm::extra_repr() const { return fmt::format("{}, eps={}", weight.shape().str(), options.eps); }
 
 }  // namespace halfgrad::nn

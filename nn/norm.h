@@ -53,8 +53,7 @@ struct LayerNormOptions {
 class LayerNorm : public Module {
  public:
   LayerNorm(const Shape& normalized_shape, const LayerNormOptions& options = {});
-  LayerNorm(std::int64_t features, const LayerNormOptions& options = {})
-      : LayerNorm(Shape{features}, options) {}
+  LayerNorm(std::int64_t features, const LayerNormOptions& options = {}) : LayerNorm(Shape{features}, options) {}
   Tensor forward(const Tensor& x) override;
   void visit(Visitor& v) override;
   std::string extra_repr() const override;

@@ -20,8 +20,8 @@ StateDict Module::state_dict() const {
   StateDict state;
   std::unordered_set<std::string> seen;
   each_tensor(const_cast<Module&>(*this), [&](const std::string& path, Tensor& x, Role, Module& owner) {
-    check(seen.insert(path).second, "{}: visit() lists two tensors as \"{}\"; their names must differ",
-          owner.name(), path);
+    check(seen.insert(path).second, "{}: visit() lists two tensors as \"{}\"; their names must differ", owner.name(),
+          path);
     state.emplace_back(path, x.detach());
   });
   return state;
@@ -29,8 +29,8 @@ StateDict Module::state_dict() const {
 
 LoadReport Module::load_state_dict(const StateDict& state, bool strict) {
   std::unordered_map<std::string, Tensor> given(state.begin(), state.end());
-  check(given.size() == state.size(),
-        "load_state_dict: a name appears twice among the {} given; names must differ", state.size());
+  check(given.size() == state.size(), "load_state_dict: a name appears twice among the {} given; names must differ",
+        state.size());
 
   LoadReport report;
   std::vector<std::string> unfit;
@@ -49,8 +49,7 @@ LoadReport Module::load_state_dict(const StateDict& state, bool strict) {
     } else if (from.shape() != to.shape()) {
       unfit.push_back(fmt::format("{} is {}, the model's is {}", path, from.shape().str(), to.shape().str()));
     } else if (is_floating(from.dtype()) != is_floating(to.dtype())) {
-      unfit.push_back(
-          fmt::format("{} is {}, the model's is {}", path, name_of(from.dtype()), name_of(to.dtype())));
+      unfit.push_back(fmt::format("{} is {}, the model's is {}", path, name_of(from.dtype()), name_of(to.dtype())));
     } else {
       copies.emplace_back(to, from);
     }
@@ -60,8 +59,8 @@ LoadReport Module::load_state_dict(const StateDict& state, bool strict) {
 
   const bool names_differ = !report.missing.empty() || !report.unexpected.empty();
   if (!unfit.empty() || (strict && names_differ)) {
-    fail("load_state_dict: the state does not fit {}, which was left as it is:{}{}{}{}", name(),
-         listed("unfit", unfit), listed("missing", report.missing), listed("unexpected", report.unexpected),
+    fail("load_state_dict: the state does not fit {}, which was left as it is:{}{}{}{}", name(), listed("unfit", unfit),
+         listed("missing", report.missing), listed("unexpected", report.unexpected),
          strict && names_differ ? "\n  (strict = false passes over missing and unexpected names)" : "");
   }
   const NoGrad guard;

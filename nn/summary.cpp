@@ -27,8 +27,7 @@ class Watch {
     modules[0].second->eval();
   }
   ~Watch() {
-    for (auto& [module, was_training, hook] :
-         watched_) {  // parents first, so that each child has the last word
+    for (auto& [module, was_training, hook] : watched_) {  // parents first, so that each child has the last word
       module->train(was_training);
       module->remove_hook(hook);
     }
@@ -82,8 +81,8 @@ std::string summary_with(Module& model, const Tensors& inputs) {
 
   const auto line = [&](const std::string& layer, const std::string& output, const std::string& parameters,
                         const std::string& dtypes) {
-    std::string text = fmt::format("{:<{}}  {:<{}}  {:>12}  {}", layer, layer_width, output, output_width,
-                                   parameters, dtypes);
+    std::string text =
+        fmt::format("{:<{}}  {:<{}}  {:>12}  {}", layer, layer_width, output, output_width, parameters, dtypes);
     text.erase(text.find_last_not_of(' ') + 1);
     return text + "\n";
   };

@@ -25,15 +25,12 @@ Adam::Adam(const char* name, const std::vector<GroupSpec>& groups, AdamOptions o
       check(beta >= 0 && beta < 1, "{}: a beta is {}; expected 0 <= beta < 1", name, beta);
 }
 
-Adam::Adam(const std::vector<GroupSpec>& groups, AdamOptions options)
-    : Adam("Adam", groups, options, false) {}
-Adam::Adam(const Tensors& params, AdamOptions options)
-    : Adam(std::vector{GroupSpec{.params = params}}, options) {}
+Adam::Adam(const std::vector<GroupSpec>& groups, AdamOptions options) : Adam("Adam", groups, options, false) {}
+Adam::Adam(const Tensors& params, AdamOptions options) : Adam(std::vector{GroupSpec{.params = params}}, options) {}
 
 AdamW::AdamW(const std::vector<GroupSpec>& groups, AdamWOptions options)
     : Adam("AdamW", groups, adam_options(options), true) {}
-AdamW::AdamW(const Tensors& params, AdamWOptions options)
-    : AdamW(std::vector{GroupSpec{.params = params}}, options) {}
+AdamW::AdamW(const Tensors& params, AdamWOptions options) : AdamW(std::vector{GroupSpec{.params = params}}, options) {}
 
 void Adam::update(ParamGroup& group, Entry& entry, const OptimizerStep& work) {
   const View exp_avg = state(group, entry, "exp_avg").view_of_data();

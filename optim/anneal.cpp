@@ -17,8 +17,8 @@ double anneal_cos(double start, double end, double fraction) {
 
 double anneal_exp(double start, double end, double fraction) {
   check(start * end > 0,
-        "anneal_exp: from {} to {} there is no curve of equal ratios; both must be positive or both negative",
-        start, end);
+        "anneal_exp: from {} to {} there is no curve of equal ratios; both must be positive or both negative", start,
+        end);
   return start * std::pow(end / start, fraction);
 }
 

@@ -7,9 +7,7 @@
 
 namespace halfgrad::optim {
 
-double grad_norm(const GradStats& stats, double grad_scale) {
-  return std::sqrt(stats.sum_of_squares) * grad_scale;
-}
+double grad_norm(const GradStats& stats, double grad_scale) { return std::sqrt(stats.sum_of_squares) * grad_scale; }
 
 double clip_factor(double norm, double max_norm) {
   check(max_norm >= 0, "clip: max_norm is {}; expected 0 or more", max_norm);

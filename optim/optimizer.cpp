@@ -19,13 +19,13 @@ ParamGroup Optimizer::make_group(const GroupSpec& spec) const {
   group.beta2 = spec.beta2.value_or(group.beta2);
   group.trainable = spec.trainable;
   check(group.lr >= 0 && group.weight_decay >= 0 && group.momentum >= 0,
-        "{}: lr is {}, weight_decay {}, momentum or beta1 {}; expected 0 or more", name_, group.lr,
-        group.weight_decay, group.momentum);
+        "{}: lr is {}, weight_decay {}, momentum or beta1 {}; expected 0 or more", name_, group.lr, group.weight_decay,
+        group.momentum);
 
   for (const Tensor& param : spec.params) {
     check(param.defined(), "{}: parameter {} of a group is undefined", name_, group.entries.size());
-    check(param.is_leaf(), "{}: a parameter of shape {} was computed by an op; expected a leaf, see detach()",
-          name_, param.shape().str());
+    check(param.is_leaf(), "{}: a parameter of shape {} was computed by an op; expected a leaf, see detach()", name_,
+          param.shape().str());
     check(is_floating(param.dtype()), "{}: a parameter of shape {} is {}; expected a float dtype", name_,
           param.shape().str(), name_of(param.dtype()));
     group.entries.push_back({.param = param, .master = param, .state = {}});
@@ -47,8 +47,7 @@ void Optimizer::regroup(const std::vector<GroupSpec>& specs) {
 
   for (ParamGroup& group : groups_)
     for (Entry& entry : group.entries)
-      if (const auto same = entries.find(entry.param.impl()); same != entries.end())
-        *same->second = std::move(entry);
+      if (const auto same = entries.find(entry.param.impl()); same != entries.end()) *same->second = std::move(entry);
   groups_ = std::move(groups);
   if (masters_) use_masters(flat_);
 }
@@ -60,11 +59,10 @@ void Optimizer::set_lr(double lr) {
 void Optimizer::step(double grad_scale) { step(std::vector<double>(groups_.size(), grad_scale)); }
 
 void Optimizer::step(const std::vector<double>& grad_scale_by_group) {
-  check(grad_scale_by_group.size() == groups_.size(), "{}: step was given {} grad_scales for {} groups",
-        name_, grad_scale_by_group.size(), groups_.size());
+  check(grad_scale_by_group.size() == groups_.size(), "{}: step was given {} grad_scales for {} groups", name_,
+        grad_scale_by_group.size(), groups_.size());
   for (const double grad_scale : grad_scale_by_group)
-    check(std::isfinite(grad_scale), "{}: step was given grad_scale {}; expected a finite number", name_,
-          grad_scale);
+    check(std::isfinite(grad_scale), "{}: step was given grad_scale {}; expected a finite number", name_, grad_scale);
   const NoGrad guard;
   if (masters_) use_masters(flat_);  // for what was unfrozen since
   for (std::size_t g = 0; g < groups_.size(); ++g) {
@@ -80,12 +78,11 @@ void Optimizer::step_entry(ParamGroup& group, Entry& entry, double grad_scale) {
   const Tensor grad = entry.param.grad().contiguous();
   const Tensor param = entry.param.contiguous();
   const Tensor master = entry.has_master() ? entry.master : param;
-  check(
-      master.shape() == param.shape() && grad.device() == param.device() && master.device() == param.device(),
-      "{}: a parameter has shape {} on {}, its master {} on {}, its gradient is on {}; give the model its "
-      "final shapes and device before making the optimizer",
-      name_, param.shape().str(), param.device().str(), master.shape().str(), master.device().str(),
-      grad.device().str());
+  check(master.shape() == param.shape() && grad.device() == param.device() && master.device() == param.device(),
+        "{}: a parameter has shape {} on {}, its master {} on {}, its gradient is on {}; give the model its "
+        "final shapes and device before making the optimizer",
+        name_, param.shape().str(), param.device().str(), master.shape().str(), master.device().str(),
+        grad.device().str());
 
   update(group, entry,
          {.param = param.view_of_data(),
@@ -116,8 +113,8 @@ Tensor& Optimizer::state(ParamGroup& group, Entry& entry, const std::string& nam
   }
   if (tensor.dtype() != dtype) tensor = tensor.to(dtype);  // the parameter went to f64 or came from there
   check(tensor.shape() == shape && tensor.device() == entry.master.device(),
-        "{}: a parameter has shape {} on {}, its {} {} on {}; make a new optimizer for it", name_,
-        shape.str(), entry.master.device().str(), name, tensor.shape().str(), tensor.device().str());
+        "{}: a parameter has shape {} on {}, its {} {} on {}; make a new optimizer for it", name_, shape.str(),
+        entry.master.device().str(), name, tensor.shape().str(), tensor.device().str());
   return tensor;
 }
 

@@ -30,8 +30,7 @@ void RMSprop::update(ParamGroup& group, Entry& entry, const OptimizerStep& work)
 }
 
 OptimizerFactory rmsprop(RMSpropOptions options) {
-  return
-      [options](const std::vector<GroupSpec>& groups) { return std::make_unique<RMSprop>(groups, options); };
+  return [options](const std::vector<GroupSpec>& groups) { return std::make_unique<RMSprop>(groups, options); };
 }
 
 }  // namespace halfgrad::optim

@@ -13,17 +13,13 @@ ParamGroup defaults_of(const SGDOptions& options) {
 }  // namespace
 
 SGD::SGD(const std::vector<GroupSpec>& groups, SGDOptions options)
-    : Optimizer("SGD", defaults_of(options), groups),
-      dampening_(options.dampening),
-      nesterov_(options.nesterov) {
-  check(
-      !nesterov_ || (options.momentum > 0 && dampening_ == 0),
-      "SGD: nesterov was asked for with momentum {} and dampening {}; it needs momentum > 0 and dampening 0",
-      options.momentum, dampening_);
+    : Optimizer("SGD", defaults_of(options), groups), dampening_(options.dampening), nesterov_(options.nesterov) {
+  check(!nesterov_ || (options.momentum > 0 && dampening_ == 0),
+        "SGD: nesterov was asked for with momentum {} and dampening {}; it needs momentum > 0 and dampening 0",
+        options.momentum, dampening_);
 }
 
-SGD::SGD(const Tensors& params, SGDOptions options)
-    : SGD(std::vector{GroupSpec{.params = params}}, options) {}
+SGD::SGD(const Tensors& params, SGDOptions options) : SGD(std::vector{GroupSpec{.params = params}}, options) {}
 
 void SGD::update(ParamGroup& group, Entry& entry, const OptimizerStep& work) {
   const bool first = !entry.state.contains("momentum_buffer");

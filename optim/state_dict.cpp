@@ -32,8 +32,7 @@ OptimizerState Optimizer::state_dict() const {
     for (const auto& [name, value] : kHyperparameters) result.numbers[key_of(g, name)] = groups_[g].*value;
     for (const Entry& entry : groups_[g].entries) {
       if (entry.has_master()) result.tensors[fmt::format("{}.master", i)] = entry.master.clone();
-      for (const auto& [name, tensor] : entry.state)
-        result.tensors[fmt::format("{}.{}", i, name)] = tensor.clone();
+      for (const auto& [name, tensor] : entry.state) result.tensors[fmt::format("{}.{}", i, name)] = tensor.clone();
       result.numbers[fmt::format("{}.steps", i)] = static_cast<double>(entry.steps);
       ++i;
     }
@@ -47,8 +46,7 @@ void Optimizer::load_state_dict(const OptimizerState& saved) {
   const NoGrad guard;
   const auto number = [&](const std::string& name) {
     const auto found = saved.numbers.find(name);
-    check(found != saved.numbers.end(), "{}: the saved state has no number \"{}\"; is it an optimizer's?",
-          name_, name);
+    check(found != saved.numbers.end(), "{}: the saved state has no number \"{}\"; is it an optimizer's?", name_, name);
     return found->second;
   };
   const auto expect = [&](const char* what, std::size_t here) {
@@ -78,12 +76,11 @@ void Optimizer::load_state_dict(const OptimizerState& saved) {
     const char* const end = name.data() + name.size();
     const auto [dot, error] = std::from_chars(name.data(), end, i);
     check(error == std::errc() && dot != end && *dot == '.' && i < entries.size(),
-          "{}: the saved state has a tensor \"{}\"; expected a parameter's number, 0 to {}, a dot and a name",
-          name_, name, entries.size() - 1);
+          "{}: the saved state has a tensor \"{}\"; expected a parameter's number, 0 to {}, a dot and a name", name_,
+          name, entries.size() - 1);
     const Shape& shape = entries[i].second->param.shape();
-    check(tensor.defined() && tensor.shape() == shape,
-          "{}: \"{}\" in the saved state has shape {}, its parameter {}", name_, name,
-          tensor.defined() ? tensor.shape().str() : "(undefined)", shape.str());
+    check(tensor.defined() && tensor.shape() == shape, "{}: \"{}\" in the saved state has shape {}, its parameter {}",
+          name_, name, tensor.defined() ? tensor.shape().str() : "(undefined)", shape.str());
     tensors[i][dot + 1] = tensor;
   }
 

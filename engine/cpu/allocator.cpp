@@ -44,8 +44,9 @@ void* CachingAllocator::allocate(std::size_t bytes) {
       release_cache();
       block = std::aligned_alloc(64, size);
     }
-    check(block != nullptr, "out of memory on the cpu: asked for {} bytes with {} bytes live; use a smaller batch or model",
-          bytes, stats_.live);
+    check(block != nullptr,
+          "out of memory on the cpu: asked for {} bytes with {} bytes live; use a smaller batch or model", bytes,
+          stats_.live);
   }
   ++stats_.requests;
   stats_.live += size;

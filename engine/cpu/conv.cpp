@@ -40,8 +40,8 @@ void forward(const View& y, const View& x, const View& w, const View& bias, cons
 // The positions h = phase, phase + stride, ... of dx. Position h got its share of dy at (h + padding - tap *
 // dilation) / stride from every tap for which that is a whole number; those are the same taps for all h of a
 // phase.
-Axis backward_axis(std::int64_t inputs, std::int64_t filter, std::int64_t phase,
-                   const Conv2dGeometry& geometry, int d) {
+Axis backward_axis(std::int64_t inputs, std::int64_t filter, std::int64_t phase, const Conv2dGeometry& geometry,
+                   int d) {
   Axis axis;
   axis.count = inputs > phase ? divide_up(inputs - phase, geometry.stride[d]) : 0;
   for (std::int64_t tap = filter - 1; tap >= 0; --tap) {
@@ -105,16 +105,13 @@ void conv2d_backward_input(const View& dx, const View& dy, const View& w, const 
 
 namespace halfgrad {
 
-void CpuBackend::conv2d(const View& y, const View& x, const View& w, const View& bias,
-                        const Conv2dGeometry& geometry) {
+void CpuBackend::conv2d(const View& y, const View& x, const View& w, const View& bias, const Conv2dGeometry& geometry) {
   cpu::conv2d(y, x, w, bias, geometry);
 }
-void CpuBackend::conv2d_backward_input(const View& dx, const View& dy, const View& w,
-                                       const Conv2dGeometry& geometry) {
+void CpuBackend::conv2d_backward_input(const View& dx, const View& dy, const View& w, const Conv2dGeometry& geometry) {
   cpu::conv2d_backward_input(dx, dy, w, geometry);
 }
-void CpuBackend::conv2d_backward_weight(const View& dw, const View& x, const View& dy,
-                                        const Conv2dGeometry& geometry) {
+void CpuBackend::conv2d_backward_weight(const View& dw, const View& x, const View& dy, const Conv2dGeometry& geometry) {
   cpu::conv2d_backward_weight(dw, x, dy, geometry);
 }
 

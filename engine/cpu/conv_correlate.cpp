@@ -25,11 +25,9 @@ void join_rows(Correlation<T>& p) {
   const auto pointwise = [](const Axis& axis, std::int64_t size) {
     return axis.step == 1 && axis.offsets == std::vector<std::int64_t>{0} && axis.count == size;
   };
-  if (p.columns.count >= kLongRow || !pointwise(p.rows, p.source.height) ||
-      !pointwise(p.columns, p.source.width))
+  if (p.columns.count >= kLongRow || !pointwise(p.rows, p.source.height) || !pointwise(p.columns, p.source.width))
     return;
-  if (p.source.row != p.source.width * p.source.column || p.target.row != p.source.width * p.target.column)
-    return;
+  if (p.source.row != p.source.width * p.source.column || p.target.row != p.source.width * p.target.column) return;
   p.columns.count *= p.rows.count;
   p.rows.count = 1;
   p.source.width = p.columns.count;
@@ -54,8 +52,7 @@ class Plan {
     parallel_for(tasks, divide_up(kConvTaskWork, work), [&](std::int64_t begin, std::int64_t end) {
       const Scratch staged(source_in_place ? 0 : portion.images * staged_image * sizeof(float));
       const Scratch sums(target_in_place ? 0 : portion.images * sums_image * sizeof(float));
-      for (std::int64_t task = begin; task < end; ++task)
-        run_task(task, staged.as<float>(), sums.as<float>());
+      for (std::int64_t task = begin; task < end; ++task) run_task(task, staged.as<float>(), sums.as<float>());
     });
   }
 
@@ -132,8 +129,7 @@ class Plan {
     args.sums_column = sums_column;
     if constexpr (sizeof(T) == sizeof(float)) {
       if (source_in_place) {
-        args.source = p.source.data + image * p.source.image +
-                      (row * p.rows.step + p.rows.first()) * p.source.row +
+        args.source = p.source.data + image * p.source.image + (row * p.rows.step + p.rows.first()) * p.source.row +
                       p.columns.first() * p.source.column;
         args.source_image = p.source.image;
       }
@@ -145,8 +141,7 @@ class Plan {
       }
     }
     if (!source_in_place)
-      stage_images(typed, staged, staged_image, p.source, image, args.images, p.rows, row, args.rows,
-                   p.columns);
+      stage_images(typed, staged, staged_image, p.source, image, args.images, p.rows, row, args.rows, p.columns);
     if (depthwise) {
       correlate_depthwise(args);
     } else {
@@ -196,10 +191,9 @@ class Plan {
   Portion choose() const {
     const std::int64_t fair = p.source.count * cuts / 8;
     const std::int64_t images = std::max(divide_up(kConvTaskWork, work_per_image / cuts + 1), fair);
-    Portion result =
-        choose_portion(p.rows, source_in_place ? 0 : staged_columns * channels, kStaged,
-                       target_in_place ? 0 : p.columns.count * sums_column,
-                       large_weights ? kSumsForLargeWeights : kSums, std::min(images, p.source.count));
+    Portion result = choose_portion(p.rows, source_in_place ? 0 : staged_columns * channels, kStaged,
+                                    target_in_place ? 0 : p.columns.count * sums_column,
+                                    large_weights ? kSumsForLargeWeights : kSums, std::min(images, p.source.count));
     result.images = divide_up(p.source.count, divide_up(p.source.count, result.images));  // equal portions
     return result;
   }
@@ -231,17 +225,14 @@ class Plan {
   // buffer, which has room for the whole panel that the last group writes.
   const bool target_in_place = sizeof(T) == sizeof(float) && p.target.channel == 1 && p.bias == nullptr &&
                                (depthwise || group_outputs % kernel.lanes == 0);
-  const std::int64_t sums_column =
-      (p.groups - 1) * group_outputs + divide_up(panels, cuts) * kernel.tile_columns;
+  const std::int64_t sums_column = (p.groups - 1) * group_outputs + divide_up(panels, cuts) * kernel.tile_columns;
 
   // The tasks: portions of the batch, which are bands of an image or whole images, times cuts of the outputs.
-  const std::int64_t work_per_image = p.rows.count * p.columns.count * p.target.channels *
-                                          static_cast<std::int64_t>(taps.size()) * group_inputs +
-                                      1;
+  const std::int64_t work_per_image =
+      p.rows.count * p.columns.count * p.target.channels * static_cast<std::int64_t>(taps.size()) * group_inputs + 1;
   const Portion portion = choose();
   const std::int64_t bands = divide_up(p.rows.count, portion.rows);
-  const std::int64_t staged_image =
-      staged_image_size(p.rows.extent(portion.rows) * staged_columns * channels);
+  const std::int64_t staged_image = staged_image_size(p.rows.extent(portion.rows) * staged_columns * channels);
   const std::int64_t sums_image = staged_image_size(portion.rows * p.columns.count * sums_column);
 };
 

@@ -62,8 +62,7 @@ void visit(const View& v, std::int64_t first, std::int64_t count, double* dense,
     for (std::int64_t b = 0; b < v.shape[1]; ++b)
       for (std::int64_t c = 0; c < v.shape[2]; ++c)
         for (std::int64_t d = 0; d < v.shape[3]; ++d)
-          f(*dense++,
-            v.as<double>()[a * v.strides[0] + b * v.strides[1] + c * v.strides[2] + d * v.strides[3]]);
+          f(*dense++, v.as<double>()[a * v.strides[0] + b * v.strides[1] + c * v.strides[2] + d * v.strides[3]]);
 }
 
 // One group's channels of one image, as a view whose first dimension is that of channels.
@@ -81,13 +80,11 @@ constexpr auto add = [](double dense, double& element) { element += dense; };
 
 }  // namespace
 
-void conv2d_f64(const View& y, const View& x, const View& w, const View& bias,
-                const Conv2dGeometry& geometry) {
+void conv2d_f64(const View& y, const View& x, const View& w, const View& bias, const Conv2dGeometry& geometry) {
   const Sizes s(x, w, y, geometry);
   parallel_for(y.shape[0] * s.groups, 1, [&](std::int64_t task, std::int64_t) {
     const std::int64_t image = task / s.groups, group = task % s.groups;
-    std::vector<double> weights(s.outputs * s.taps), unfolded(s.taps * s.pixels),
-        result(s.outputs * s.pixels);
+    std::vector<double> weights(s.outputs * s.taps), unfolded(s.taps * s.pixels), result(s.outputs * s.pixels);
     visit(w, group * s.outputs, s.outputs, weights.data(), read);
     unfold(s, x, image, group, unfolded.data(), geometry, read);
     gemm(matrix(result.data(), s.outputs, s.pixels), matrix(weights.data(), s.outputs, s.taps),
@@ -99,13 +96,11 @@ void conv2d_f64(const View& y, const View& x, const View& w, const View& bias,
   });
 }
 
-void conv2d_backward_input_f64(const View& dx, const View& dy, const View& w,
-                               const Conv2dGeometry& geometry) {
+void conv2d_backward_input_f64(const View& dx, const View& dy, const View& w, const Conv2dGeometry& geometry) {
   const Sizes s(dx, w, dy, geometry);
   parallel_for(dx.shape[0] * s.groups, 1, [&](std::int64_t task, std::int64_t) {
     const std::int64_t image = task / s.groups, group = task % s.groups;
-    std::vector<double> weights(s.outputs * s.taps), gradient(s.outputs * s.pixels),
-        unfolded(s.taps * s.pixels);
+    std::vector<double> weights(s.outputs * s.taps), gradient(s.outputs * s.pixels), unfolded(s.taps * s.pixels);
     visit(w, group * s.outputs, s.outputs, weights.data(), read);
     visit(channels_of(dy, image, group, s.outputs), 0, s.outputs, gradient.data(), read);
     gemm(matrix(unfolded.data(), s.taps, s.pixels), transposed(weights.data(), s.outputs, s.taps),
@@ -116,8 +111,7 @@ void conv2d_backward_input_f64(const View& dx, const View& dy, const View& w,
   });
 }
 
-void conv2d_backward_weight_f64(const View& dw, const View& x, const View& dy,
-                                const Conv2dGeometry& geometry) {
+void conv2d_backward_weight_f64(const View& dw, const View& x, const View& dy, const Conv2dGeometry& geometry) {
   const Sizes s(x, dw, dy, geometry);
   parallel_for(s.groups, 1, [&](std::int64_t group, std::int64_t) {
     std::vector<double> sums(s.outputs * s.taps, 0.0), product(s.outputs * s.taps);

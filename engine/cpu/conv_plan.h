@@ -23,8 +23,7 @@ struct Axis {
   std::int64_t first() const { return offsets.empty() ? 0 : offsets.front(); }
   /// How many input positions `positions` neighbouring outputs reach over.
   std::int64_t extent(std::int64_t positions) const {
-    return offsets.empty() || positions == 0 ? 0
-                                             : (positions - 1) * step + offsets.back() - offsets.front() + 1;
+    return offsets.empty() || positions == 0 ? 0 : (positions - 1) * step + offsets.back() - offsets.front() + 1;
   }
   /// Whether the inputs of an output position are neighbours.
   bool dense() const { return !offsets.empty() && extent(1) == static_cast<std::int64_t>(offsets.size()); }
@@ -68,8 +67,8 @@ struct Segments {
   std::int64_t depth = 0;
 
   /// A row of the filter is one run if nothing lies between its taps, else every tap is a run of its own.
-  Segments(const Axis& rows, const Axis& columns, std::ptrdiff_t row, std::ptrdiff_t column,
-           std::int64_t channels, std::int64_t group_inputs) {
+  Segments(const Axis& rows, const Axis& columns, std::ptrdiff_t row, std::ptrdiff_t column, std::int64_t channels,
+           std::int64_t group_inputs) {
     const bool whole_rows = columns.dense() && column == channels && channels == group_inputs;
     depth = whole_rows ? static_cast<std::int64_t>(columns.offsets.size()) * channels : group_inputs;
     for (std::int64_t r : rows.offsets)
@@ -103,8 +102,7 @@ struct Portion {
 inline Portion choose_portion(const Axis& rows, std::int64_t staged_row, std::int64_t staged_limit,
                               std::int64_t result_row, std::int64_t result_limit, std::int64_t max_images) {
   const auto fits = [&](std::int64_t images, std::int64_t count) {
-    return images * rows.extent(count) * staged_row <= staged_limit &&
-           images * count * result_row <= result_limit;
+    return images * rows.extent(count) * staged_row <= staged_limit && images * count * result_row <= result_limit;
   };
   Portion portion{1, std::max<std::int64_t>(rows.count, 1)};
   while (portion.rows > 1 && !fits(1, portion.rows)) portion.rows = divide_up(portion.rows, 2);
@@ -119,9 +117,9 @@ inline std::int64_t staged_image_size(std::int64_t floats) { return (floats + 15
 
 /// Stages rows and columns of several images, as the outputs from (first_image, first_row) on need them.
 template <class T>
-void stage_images(const ConvTypedKernels<T>& kernel, float* staged, std::int64_t staged_image,
-                  const Images<const T>& x, std::int64_t first_image, std::int64_t images, const Axis& rows,
-                  std::int64_t first_row, std::int64_t row_count, const Axis& columns) {
+void stage_images(const ConvTypedKernels<T>& kernel, float* staged, std::int64_t staged_image, const Images<const T>& x,
+                  std::int64_t first_image, std::int64_t images, const Axis& rows, std::int64_t first_row,
+                  std::int64_t row_count, const Axis& columns) {
   StageArgs<T> args = {};
   args.channel = x.channel;
   args.row = x.row;
@@ -140,9 +138,7 @@ void stage_images(const ConvTypedKernels<T>& kernel, float* staged, std::int64_t
   }
 }
 
-inline const ConvTypedKernels<float>& typed_kernels(const ConvKernels& kernels, float) {
-  return kernels.of_f32;
-}
+inline const ConvTypedKernels<float>& typed_kernels(const ConvKernels& kernels, float) { return kernels.of_f32; }
 inline const ConvTypedKernels<std::uint16_t>& typed_kernels(const ConvKernels& kernels, std::uint16_t) {
   return kernels.of_f16;
 }

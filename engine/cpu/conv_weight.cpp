@@ -36,8 +36,7 @@ class Plan {
     parts = std::max<std::int64_t>(parts, 1);
     // If there are too few parts, cut the outputs too. Every such cut stages the images once more, so not too
     // finely.
-    std::int64_t cuts =
-        work < 2 * kConvTaskWork || depthwise ? 1 : std::min(divide_up(kTasks, parts), panels / 2);
+    std::int64_t cuts = work < 2 * kConvTaskWork || depthwise ? 1 : std::min(divide_up(kTasks, parts), panels / 2);
     cuts = std::max<std::int64_t>(cuts, 1);
 
     const Scratch sums(parts * sums_part * sizeof(float));
@@ -62,10 +61,9 @@ class Plan {
   void sum_part(float* sums, std::int64_t begin, std::int64_t end, std::int64_t first_panel,
                 std::int64_t end_panel) const {
     const std::int64_t packed_row = columns.count * (end_panel - first_panel) * kernel.tile_columns;
-    const Portion portion = choose_portion(rows, source_in_place ? 0 : staged_columns * x.channels, kStaged,
-                                           packed_row, kPacked, std::max<std::int64_t>(end - begin, 1));
-    const std::int64_t staged_image =
-        staged_image_size(rows.extent(portion.rows) * staged_columns * x.channels);
+    const Portion portion = choose_portion(rows, source_in_place ? 0 : staged_columns * x.channels, kStaged, packed_row,
+                                           kPacked, std::max<std::int64_t>(end - begin, 1));
+    const std::int64_t staged_image = staged_image_size(rows.extent(portion.rows) * staged_columns * x.channels);
     const Scratch staged(source_in_place ? 0 : portion.images * staged_image * sizeof(float));
     const Scratch packed(portion.images * portion.rows * packed_row * sizeof(float));
 
@@ -74,8 +72,7 @@ class Plan {
     do {  // at least once: a part without images has sums of zero
       std::int64_t row = 0;
       do {
-        Data data = {image, std::min(portion.images, end - image), row,
-                     std::min(portion.rows, rows.count - row)};
+        Data data = {image, std::min(portion.images, end - image), row, std::min(portion.rows, rows.count - row)};
         data.packed = packed.as<float>();
         locate_source(data, staged.as<float>(), staged_image);
         if (depthwise) {
@@ -98,22 +95,19 @@ class Plan {
     if constexpr (sizeof(T) == sizeof(float)) {
       if (source_in_place) {
         data.source_image = x.image;
-        data.source = x.data + data.image * x.image + (data.row * rows.step + rows.first()) * x.row +
-                      columns.first() * x.column;
+        data.source =
+            x.data + data.image * x.image + (data.row * rows.step + rows.first()) * x.row + columns.first() * x.column;
         return;
       }
     }
-    stage_images(typed, staged, staged_image, x, data.image, data.images, rows, data.row, data.row_count,
-                 columns);
+    stage_images(typed, staged, staged_image, x, data.image, data.images, rows, data.row, data.row_count, columns);
   }
 
-  void add(const Data& data, float* sums, std::int64_t first_panel, std::int64_t end_panel,
-           bool first) const {
+  void add(const Data& data, float* sums, std::int64_t first_panel, std::int64_t end_panel, bool first) const {
     const std::int64_t first_output = first_panel * kernel.tile_columns;
     std::vector<std::ptrdiff_t> segments;
     for (std::int64_t n = 0; n < data.images; ++n)
-      for (std::int64_t i = 0; i < data.row_count; ++i)
-        segments.push_back(n * data.source_image + i * data.source_row);
+      for (std::int64_t i = 0; i < data.row_count; ++i) segments.push_back(n * data.source_image + i * data.source_row);
 
     WeightGradientArgs args = {};
     args.source_column = data.source_column;
@@ -138,8 +132,7 @@ class Plan {
   void locate_gradient(WeightGradientArgs& args, const Data& data, std::int64_t first_output) const {
     const bool rows_joined = dy.row == columns.count * dy.column;
     if constexpr (sizeof(T) == sizeof(float)) {
-      const bool images_joined =
-          data.images == 1 || (dy.image == rows.count * dy.row && data.row_count == rows.count);
+      const bool images_joined = data.images == 1 || (dy.image == rows.count * dy.row && data.row_count == rows.count);
       const bool few_times = args.block_count * args.block_rows <= 64;
       if (few_times && dy.channel == 1 && outputs % kernel.lanes == 0 && rows_joined && images_joined) {
         args.gradient = dy.data + data.image * dy.image + data.row * dy.row + first_output;
@@ -162,8 +155,7 @@ class Plan {
     for (std::int64_t n = 0; n < data.images; ++n)
       for (std::int64_t i = 0; i < runs; ++i) {
         pack.dy = dy.data + (data.image + n) * dy.image + (data.row + i) * dy.row + first_output * dy.channel;
-        pack.panels =
-            data.packed + (n * data.row_count * columns.count + i * pack.pixels) * kernel.tile_columns;
+        pack.panels = data.packed + (n * data.row_count * columns.count + i * pack.pixels) * kernel.tile_columns;
         typed.pack_gradient(pack);
       }
   }
@@ -182,11 +174,9 @@ class Plan {
     args.y = data.packed;
     args.y_column = x.channels;
     args.y_row = columns.count * x.channels;
-    const Axis dy_rows = {rows.count, 1, {0}, {0}},
-               dy_columns = {columns.count, 1, {0}, {0}};  // staged as it is
+    const Axis dy_rows = {rows.count, 1, {0}, {0}}, dy_columns = {columns.count, 1, {0}, {0}};  // staged as it is
     for (std::int64_t n = 0; n < data.images; ++n) {
-      stage_images(typed, data.packed, 0, dy, data.image + n, 1, dy_rows, data.row, data.row_count,
-                   dy_columns);
+      stage_images(typed, data.packed, 0, dy, data.image + n, 1, dy_rows, data.row, data.row_count, dy_columns);
       args.source = data.source + n * data.source_image;
       kernel.depthwise_weight_gradient(args);
     }
@@ -198,27 +188,26 @@ class Plan {
     for (std::int64_t r : rows.taps)
       for (std::int64_t c : columns.taps) taps.push_back(r * dw.strides[2] + c * dw.strides[3]);
     const std::int64_t sums_count = static_cast<std::int64_t>(taps.size()) * inputs * kernel.tile_columns;
-    parallel_for(groups * panels, divide_up(20'000, sums_count + 1),
-                 [&](std::int64_t begin, std::int64_t end) {
-                   const Scratch scratch(sums_count * sizeof(float));
-                   for (std::int64_t i = begin; i < end; ++i) {
-                     const std::int64_t group = i / panels, output = i % panels * kernel.tile_columns;
-                     StoreWeightsArgs<T> args = {};
-                     args.sums = sums + group * sums_group + output;
-                     args.sums_part = sums_part;
-                     args.sums_row = sums_row;
-                     args.parts = parts;
-                     args.dw = dw.as<T>() + (group * outputs + output) * dw.strides[0];
-                     args.input = dw.strides[1];
-                     args.output = dw.strides[0];
-                     args.taps = taps.data();
-                     args.tap_count = static_cast<std::int64_t>(taps.size());
-                     args.inputs = inputs;
-                     args.outputs = std::min(kernel.tile_columns, outputs - output);
-                     args.scratch = scratch.as<float>();
-                     typed.store_weights(args);
-                   }
-                 });
+    parallel_for(groups * panels, divide_up(20'000, sums_count + 1), [&](std::int64_t begin, std::int64_t end) {
+      const Scratch scratch(sums_count * sizeof(float));
+      for (std::int64_t i = begin; i < end; ++i) {
+        const std::int64_t group = i / panels, output = i % panels * kernel.tile_columns;
+        StoreWeightsArgs<T> args = {};
+        args.sums = sums + group * sums_group + output;
+        args.sums_part = sums_part;
+        args.sums_row = sums_row;
+        args.parts = parts;
+        args.dw = dw.as<T>() + (group * outputs + output) * dw.strides[0];
+        args.input = dw.strides[1];
+        args.output = dw.strides[0];
+        args.taps = taps.data();
+        args.tap_count = static_cast<std::int64_t>(taps.size());
+        args.inputs = inputs;
+        args.outputs = std::min(kernel.tile_columns, outputs - output);
+        args.scratch = scratch.as<float>();
+        typed.store_weights(args);
+      }
+    });
   }
 
   const View& dw;

@@ -54,16 +54,15 @@ class CpuBackend final : public Backend {
   void index_select(const View& y, const View& x, const View& index, int dim) override;
   void index_add(const View& y, const View& index, const View& src, int dim) override;
 
-  void random(Distribution kind, const View& y, double a, double b, std::uint64_t seed,
-              std::uint64_t offset) override;
+  void random(Distribution kind, const View& y, double a, double b, std::uint64_t seed, std::uint64_t offset) override;
 
   void grad_stats(const View& stats, const View& g) override;
   void sgd_step(const OptimizerStep&, const View& momentum_buffer, double momentum, double dampening, bool nesterov,
                 bool first) override;
   void adam_step(const OptimizerStep&, const View& exp_avg, const View& exp_avg_sq, double beta1, double beta2,
                  double eps, std::int64_t step, bool decoupled) override;
-  void rmsprop_step(const OptimizerStep&, const View& square_avg, const View& momentum_buffer, double alpha,
-                    double eps, double momentum) override;
+  void rmsprop_step(const OptimizerStep&, const View& square_avg, const View& momentum_buffer, double alpha, double eps,
+                    double momentum) override;
 
   void synchronize() override {}
 };

@@ -1,9 +1,9 @@
 // Elementwise ops on the CPU: the plan around the loops of kernels/elementwise.cpp.
 //
-// The space is cut into chunks for the threads and those into blocks that fit the first-level cache. For each block every
-// operand is loaded into a dense buffer of the type that is computed in (or read where it lies, if it is dense and of that
-// type already), the loop runs, and the result is stored, rounded once. So one loop per op serves every dtype, every
-// layout and every kind of broadcasting.
+// The space is cut into chunks for the threads and those into blocks that fit the first-level cache. For each block
+// every operand is loaded into a dense buffer of the type that is computed in (or read where it lies, if it is dense
+// and of that type already), the loop runs, and the result is stored, rounded once. So one loop per op serves every
+// dtype, every layout and every kind of broadcasting.
 
 #include <array>
 #include <cstddef>
@@ -36,7 +36,10 @@ struct Buffer {
 class Operand {
  public:
   Operand(const View& view, const LoopNest& nest, int position, DType compute)
-      : view_(view), nest_(nest), position_(position), size_(static_cast<std::int64_t>(size_of(view.dtype))),
+      : view_(view),
+        nest_(nest),
+        position_(position),
+        size_(static_cast<std::int64_t>(size_of(view.dtype))),
         in_place_(view && view.dtype == compute && nest.is_dense(position)) {
     const auto type = static_cast<std::size_t>(view.dtype);
     load_ = kernels().elementwise.load[type][compute_of(compute)];
@@ -53,9 +56,10 @@ class Operand {
   }
 
   void load_into(void* block, std::int64_t begin, std::int64_t end) const {
-    nest_.for_runs(std::array{position_}, begin, end, [&](auto& offset, auto& stride, std::int64_t done, std::int64_t n) {
-      load_(view_.as<char>() + offset[0] * size_, stride[0], static_cast<char*>(block) + done * compute_size_, n);
-    });
+    nest_.for_runs(
+        std::array{position_}, begin, end, [&](auto& offset, auto& stride, std::int64_t done, std::int64_t n) {
+          load_(view_.as<char>() + offset[0] * size_, stride[0], static_cast<char*>(block) + done * compute_size_, n);
+        });
   }
 
   /// Where the loop shall write the elements from `begin` on; null when this result is not wanted.
@@ -70,9 +74,11 @@ class Operand {
   }
 
   void store_from(const void* block, std::int64_t begin, std::int64_t end) const {
-    nest_.for_runs(std::array{position_}, begin, end, [&](auto& offset, auto& stride, std::int64_t done, std::int64_t n) {
-      store_(static_cast<const char*>(block) + done * compute_size_, view_.as<char>() + offset[0] * size_, stride[0], n);
-    });
+    nest_.for_runs(std::array{position_}, begin, end,
+                   [&](auto& offset, auto& stride, std::int64_t done, std::int64_t n) {
+                     store_(static_cast<const char*>(block) + done * compute_size_,
+                            view_.as<char>() + offset[0] * size_, stride[0], n);
+                   });
   }
 
   bool in_place() const { return in_place_; }
@@ -104,21 +110,25 @@ void CpuBackend::unary(int op, const double* params, DType compute, const View& 
   const LoopNest nest{&y, &x};
   const auto loop = kernels().elementwise.unary[op][compute_of(compute)];
   for_blocks(nest.numel, [&] {
-    return [&, out = Operand(y, nest, 0, compute), in = Operand(x, nest, 1, compute)](std::int64_t begin, std::int64_t end) mutable {
+    return [&, out = Operand(y, nest, 0, compute), in = Operand(x, nest, 1, compute)](std::int64_t begin,
+                                                                                      std::int64_t end) mutable {
       loop(params, in.load(begin, end), out.target(begin), end - begin);
       out.store(begin, end);
     };
   });
 }
 
-void CpuBackend::unary_backward(int op, const double* params, const View& dx, const View& dy, const View& x, const View& y) {
+void CpuBackend::unary_backward(int op, const double* params, const View& dx, const View& dy, const View& x,
+                                const View& y) {
   const LoopNest nest{&dx, &dy, &x, &y};
   const DType compute = compute_dtype(dx.dtype);
   const auto loop = kernels().elementwise.unary_backward[op][compute_of(compute)];
   for_blocks(nest.numel, [&] {
-    return [&, out = Operand(dx, nest, 0, compute), gradient = Operand(dy, nest, 1, compute), input = Operand(x, nest, 2, compute),
+    return [&, out = Operand(dx, nest, 0, compute), gradient = Operand(dy, nest, 1, compute),
+            input = Operand(x, nest, 2, compute),
             output = Operand(y, nest, 3, compute)](std::int64_t begin, std::int64_t end) mutable {
-      loop(params, gradient.load(begin, end), input.load(begin, end), output.load(begin, end), out.target(begin), end - begin);
+      loop(params, gradient.load(begin, end), input.load(begin, end), output.load(begin, end), out.target(begin),
+           end - begin);
       out.store(begin, end);
     };
   });
@@ -136,16 +146,18 @@ void CpuBackend::binary(int op, DType compute, const View& y, const View& a, con
   });
 }
 
-void CpuBackend::binary_backward(int op, const View& da, const View& db, const View& dy, const View& a, const View& b, const View& y) {
+void CpuBackend::binary_backward(int op, const View& da, const View& db, const View& dy, const View& a, const View& b,
+                                 const View& y) {
   const LoopNest nest{da ? &da : &db, &db, &dy, &a, &b, &y};
   const DType compute = compute_dtype(dy.dtype);
   const auto loop = kernels().elementwise.binary_backward[op][compute_of(compute)];
   for_blocks(nest.numel, [&] {
-    return [&, out_a = Operand(da, nest, 0, compute), out_b = Operand(db, nest, 1, compute), gradient = Operand(dy, nest, 2, compute),
-            left = Operand(a, nest, 3, compute), right = Operand(b, nest, 4, compute),
+    return [&, out_a = Operand(da, nest, 0, compute), out_b = Operand(db, nest, 1, compute),
+            gradient = Operand(dy, nest, 2, compute), left = Operand(a, nest, 3, compute),
+            right = Operand(b, nest, 4, compute),
             output = Operand(y, nest, 5, compute)](std::int64_t begin, std::int64_t end) mutable {
-      loop(gradient.load(begin, end), left.load(begin, end), right.load(begin, end), output.load(begin, end), out_a.target(begin),
-           out_b.target(begin), end - begin);
+      loop(gradient.load(begin, end), left.load(begin, end), right.load(begin, end), output.load(begin, end),
+           out_a.target(begin), out_b.target(begin), end - begin);
       out_a.store(begin, end);
       out_b.store(begin, end);
     };
@@ -186,9 +198,12 @@ void CpuBackend::copy(const View& dst, const View& src) {
   const bool wide = src.dtype == f64 || (dst.dtype == f64 && is_floating(src.dtype));
   const DType compute = wide ? f64 : compute_dtype(src.dtype);
   for_blocks(nest.numel, [&] {
-    return [&, out = Operand(dst, nest, 0, compute), in = Operand(src, nest, 1, compute)](std::int64_t begin, std::int64_t end) mutable {
-      if (out.in_place()) in.load_into(out.target(begin), begin, end);
-      else out.store_from(in.load(begin, end), begin, end);
+    return [&, out = Operand(dst, nest, 0, compute), in = Operand(src, nest, 1, compute)](std::int64_t begin,
+                                                                                          std::int64_t end) mutable {
+      if (out.in_place())
+        in.load_into(out.target(begin), begin, end);
+      else
+        out.store_from(in.load(begin, end), begin, end);
     };
   });
 }

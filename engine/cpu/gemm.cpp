@@ -66,8 +66,7 @@ template <class T>
 void simplify(Batch<T>& batch) {
   GemmProblem<T>& p = batch.first;
   // Several matrices times the same b are one taller matrix times b, if their rows follow each other.
-  if (batch.count > 1 && batch.b_step == 0 && batch.a_step == p.m * p.a_row &&
-      batch.c_step == p.m * p.c_row) {
+  if (batch.count > 1 && batch.b_step == 0 && batch.a_step == p.m * p.a_row && batch.c_step == p.m * p.c_row) {
     p.m *= batch.count;
     batch.count = 1;
   }
@@ -122,8 +121,7 @@ void for_each_block(const Batch<T>& batch, const Run& run) {
   }
 
   const std::int64_t per_product = rows.count * columns.count;
-  const std::int64_t grain =
-      std::max<std::int64_t>(1, kTaskWork / std::max<std::int64_t>(work / per_product, 1));
+  const std::int64_t grain = std::max<std::int64_t>(1, kTaskWork / std::max<std::int64_t>(work / per_product, 1));
   parallel_for(batch.count * per_product, grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t task = begin; task < end; ++task) {
       const std::int64_t item = task / per_product;
@@ -142,8 +140,7 @@ void for_each_block(const Batch<T>& batch, const Run& run) {
 }
 
 template <class T>
-void multiply(Batch<T> batch, void (*block)(const GemmProblem<T>&, float*),
-              void (*dots)(const GemmProblem<T>&)) {
+void multiply(Batch<T> batch, void (*block)(const GemmProblem<T>&, float*), void (*dots)(const GemmProblem<T>&)) {
   simplify(batch);
   const GemmProblem<T>& p = batch.first;
   if (p.m <= kGemmDotRows && p.a_col == 1 && p.b_row == 1 && p.k > 0) {
@@ -166,8 +163,8 @@ void multiply_f64(const Batch<double>& batch) {
     if (p.k == 0) {
       c.setZero();
     } else {
-      c.noalias() = ConstMatrix(p.a, p.m, p.k, Stride(p.a_col, p.a_row)) *
-                    ConstMatrix(p.b, p.k, p.n, Stride(p.b_col, p.b_row));
+      c.noalias() =
+          ConstMatrix(p.a, p.m, p.k, Stride(p.a_col, p.a_row)) * ConstMatrix(p.b, p.k, p.n, Stride(p.b_col, p.b_row));
     }
     if (p.bias != nullptr) c += ConstMatrix(p.bias, p.m, p.n, Stride(p.bias_col, p.bias_row));
   });
@@ -192,8 +189,6 @@ void gemm(const View& c, const View& a, const View& b, const View& bias) {
 
 namespace halfgrad {
 
-void CpuBackend::gemm(const View& c, const View& a, const View& b, const View& bias) {
-  cpu::gemm(c, a, b, bias);
-}
+void CpuBackend::gemm(const View& c, const View& a, const View& b, const View& bias) { cpu::gemm(c, a, b, bias); }
 
 }  // namespace halfgrad

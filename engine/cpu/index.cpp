@@ -78,8 +78,7 @@ struct Lookup {
 template <class T>
 void gather_lines(const Lookup& look) {
   const std::int64_t along = look.stride(look.target, look.dim), y_step = look.stride(look.dense, look.line);
-  const std::int64_t x_step = look.stride(look.target, look.line),
-                     index_step = look.stride(look.index, look.line);
+  const std::int64_t x_step = look.stride(look.target, look.line), index_step = look.stride(look.index, look.line);
   cpu::parallel_for(look.count, kChunk / look.length, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const auto start = look.start(i);
@@ -112,26 +111,22 @@ void add_to(T& sum, T value) {
 // target[index] += src. Elements that may meet in one place are added by one thread, in the order of src.
 template <class T>
 void scatter_lines(const Lookup& look) {
-  const std::int64_t along = look.stride(look.target, look.dim),
-                     src_step = look.stride(look.dense, look.line);
-  const std::int64_t y_step = look.stride(look.target, look.line),
-                     index_step = look.stride(look.index, look.line);
+  const std::int64_t along = look.stride(look.target, look.dim), src_step = look.stride(look.dense, look.line);
+  const std::int64_t y_step = look.stride(look.target, look.line), index_step = look.stride(look.index, look.line);
   if (look.whole_rows) {  // each thread has some columns of all rows
-    cpu::parallel_for(look.length, std::max<std::int64_t>(kChunk / look.count, 16),
-                      [&](std::int64_t begin, std::int64_t end) {
-                        for (std::int64_t i = 0; i < look.count; ++i) {
-                          const auto start = look.start(i);
-                          const T* src = look.dense.as<T>() + start.dense;
-                          T* y = look.target.as<T>() + start.target +
-                                 look.index.as<std::int64_t>()[start.index] * along;
-                          if (src_step == 1 && y_step == 1) {
-                            for (std::int64_t j = begin; j < end; ++j) add_to(y[j], src[j]);
-                          } else {
-                            for (std::int64_t j = begin; j < end; ++j)
-                              add_to(y[j * y_step], src[j * src_step]);
-                          }
-                        }
-                      });
+    cpu::parallel_for(
+        look.length, std::max<std::int64_t>(kChunk / look.count, 16), [&](std::int64_t begin, std::int64_t end) {
+          for (std::int64_t i = 0; i < look.count; ++i) {
+            const auto start = look.start(i);
+            const T* src = look.dense.as<T>() + start.dense;
+            T* y = look.target.as<T>() + start.target + look.index.as<std::int64_t>()[start.index] * along;
+            if (src_step == 1 && y_step == 1) {
+              for (std::int64_t j = begin; j < end; ++j) add_to(y[j], src[j]);
+            } else {
+              for (std::int64_t j = begin; j < end; ++j) add_to(y[j * y_step], src[j * src_step]);
+            }
+          }
+        });
     return;
   }
   cpu::parallel_for(look.count, kChunk / look.length, [&](std::int64_t begin, std::int64_t end) {
@@ -140,8 +135,7 @@ void scatter_lines(const Lookup& look) {
       const std::int64_t* index = look.index.as<std::int64_t>() + start.index;
       const T* src = look.dense.as<T>() + start.dense;
       T* y = look.target.as<T>() + start.target;
-      for (std::int64_t j = 0; j < look.length; ++j)
-        add_to(y[index[j * index_step] * along], src[j * src_step]);
+      for (std::int64_t j = 0; j < look.length; ++j) add_to(y[index[j * index_step] * along], src[j * src_step]);
     }
   });
 }

@@ -15,10 +15,10 @@
 #include "engine/cpu/kernels/conv.h"
 #include "engine/cpu/kernels/elementwise.h"
 #include "engine/cpu/kernels/gemm.h"
-#include "engine/cpu/kernels/optimizer.h"
-#include "engine/cpu/kernels/random.h"
-#include "engine/cpu/kernels/pool.h"
 #include "engine/cpu/kernels/norm.h"
+#include "engine/cpu/kernels/optimizer.h"
+#include "engine/cpu/kernels/pool.h"
+#include "engine/cpu/kernels/random.h"
 #include "engine/cpu/kernels/reduce.h"
 #include "engine/cpu/kernels/softmax.h"
 

@@ -21,13 +21,17 @@ LoopNest::LoopNest(std::initializer_list<const View*> operands) {
     bool merges = !shape.empty();
     std::size_t i = 0;
     for (const View* x : operands) merges = merges && strides[i++].back() == stride_of(*x, d) * size;
-    if (merges) shape[shape.size() - 1] *= size;
-    else shape.push_back(size);
+    if (merges)
+      shape[shape.size() - 1] *= size;
+    else
+      shape.push_back(size);
     i = 0;
     for (const View* x : operands) {
       Strides& s = strides[i++];
-      if (merges) s[s.size() - 1] = stride_of(*x, d);
-      else s.push_back(stride_of(*x, d));
+      if (merges)
+        s[s.size() - 1] = stride_of(*x, d);
+      else
+        s.push_back(stride_of(*x, d));
     }
   }
   if (shape.empty()) {

@@ -1,9 +1,9 @@
 #pragma once
 // The iteration space of an elementwise op, brought into the order of memory.
 //
-// Dimensions of size 1 are dropped, the others sorted so that the output is walked through in the order in which it lies
-// in memory, and neighbours that lie dense behind each other in every operand are merged. Most ops end up with a single
-// dimension: one long run.
+// Dimensions of size 1 are dropped, the others sorted so that the output is walked through in the order in which it
+// lies in memory, and neighbours that lie dense behind each other in every operand are merged. Most ops end up with a
+// single dimension: one long run.
 
 #include <algorithm>
 #include <array>
@@ -17,7 +17,7 @@ namespace halfgrad::cpu {
 inline constexpr int kMaxOperands = 6;
 
 struct LoopNest {
-  Shape shape;                             // outermost first; at least one dimension
+  Shape shape;                                // outermost first; at least one dimension
   std::array<Strides, kMaxOperands> strides;  // of each operand, in elements
   std::int64_t numel = 0;
 
@@ -35,7 +35,9 @@ struct LoopNest {
   void for_runs(const std::array<int, K>& operands, std::int64_t begin, std::int64_t end, F&& f) const {
     const std::size_t last = shape.size() - 1;
     std::array<std::int64_t, K> offset{}, stride{};
-    const auto strides_of = [&](std::size_t k) -> const Strides& { return strides[static_cast<std::size_t>(operands[k])]; };
+    const auto strides_of = [&](std::size_t k) -> const Strides& {
+      return strides[static_cast<std::size_t>(operands[k])];
+    };
     Shape index(shape.size(), 0);
     std::int64_t rest = begin;
     for (std::size_t d = last + 1; d-- > 0;) {

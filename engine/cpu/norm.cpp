@@ -21,9 +21,7 @@ using Tile = Reduction::Tile;
 constexpr std::uint64_t kAllButChannels = 0b101;  // reduced dimensions of [N, C, S]
 const Strides kChannel = {0, 1, 0};               // the output of a tile is a channel
 
-TileStrides strides_of(const Tile& t, int operand) {
-  return {t.width_stride[operand], t.length_stride[operand]};
-}
+TileStrides strides_of(const Tile& t, int operand) { return {t.width_stride[operand], t.length_stride[operand]}; }
 
 double get(const View& x, std::int64_t i) {
   return visit_dtype(x.dtype, [&]<class T>(T) { return static_cast<double>(x.as<T>()[i * x.strides[0]]); });
@@ -72,15 +70,12 @@ void merge_moments(double* a, const double* b, std::int64_t width) {
 
 }  // namespace
 
-void CpuBackend::batch_norm(const View& y, const View& mean, const View& rstd, const View& x,
-                            const View& weight, const View& bias, double eps) {
+void CpuBackend::batch_norm(const View& y, const View& mean, const View& rstd, const View& x, const View& weight,
+                            const View& bias, double eps) {
   const auto kernel = cpu::kernels().norm.moments[static_cast<int>(x.dtype)];
   const Reduction plan(x.shape, kAllButChannels, {&x.strides}, kChannel);
   plan.run<double>(
-      3,
-      [&](double* out, const Tile& t) {
-        kernel(out, x.at(t.offset[0]), t.width, t.length, strides_of(t, 0));
-      },
+      3, [&](double* out, const Tile& t) { kernel(out, x.at(t.offset[0]), t.width, t.length, strides_of(t, 0)); },
       merge_moments,
       [&](const double* result, const Tile& t) {
         for (std::int64_t w = 0; w < t.width; ++w) {
@@ -95,14 +90,13 @@ void CpuBackend::normalize_channels(const View& y, const View& x, const View& me
                                     const View& weight, const View& bias) {
   const std::int64_t channels = x.shape[1];
   const Numbers means(x.dtype, channels, [&](std::int64_t c) { return get(mean, c); });
-  const Numbers scale(x.dtype, channels,
-                      [&](std::int64_t c) { return get(rstd, c) * (weight ? get(weight, c) : 1); });
+  const Numbers scale(x.dtype, channels, [&](std::int64_t c) { return get(rstd, c) * (weight ? get(weight, c) : 1); });
   const Numbers shift(x.dtype, channels, [&](std::int64_t c) { return bias ? get(bias, c) : 0; });
   const auto kernel = cpu::kernels().norm.normalize[static_cast<int>(x.dtype)];
   Reduction(x.shape, kAllButChannels, {&x.strides, &y.strides}, kChannel).for_each_tile([&](const Tile& t) {
     const std::int64_t c = t.out_offset;
-    kernel(y.at(t.offset[1]), x.at(t.offset[0]), t.width, t.length, strides_of(t, 1), strides_of(t, 0),
-           means.from(c), scale.from(c), shift.from(c));
+    kernel(y.at(t.offset[1]), x.at(t.offset[0]), t.width, t.length, strides_of(t, 1), strides_of(t, 0), means.from(c),
+           scale.from(c), shift.from(c));
   });
 }
 
@@ -123,8 +117,8 @@ void CpuBackend::batch_norm_backward(const View& dx, const View& dweight, const 
     plan.run<double>(
         2,
         [&](double* out, const Tile& t) {
-          kernels.gradient_sums[dtype](out, dy.at(t.offset[1]), x.at(t.offset[0]), t.width, t.length,
-                                       strides_of(t, 1), strides_of(t, 0), means.from(t.out_offset));
+          kernels.gradient_sums[dtype](out, dy.at(t.offset[1]), x.at(t.offset[0]), t.width, t.length, strides_of(t, 1),
+                                       strides_of(t, 0), means.from(t.out_offset));
         },
         [](double* a, const double* b, std::int64_t width) {
           for (std::int64_t i = 0; i < 2 * width; ++i) a[i] += b[i];
@@ -146,19 +140,18 @@ void CpuBackend::batch_norm_backward(const View& dx, const View& dweight, const 
   const Numbers slope(x.dtype, channels, [&](std::int64_t c) {
     return training ? -scale_of(c) * get(rstd, c) * get(rstd, c) * sum_dy_distance[c] * n : 0;
   });
-  const Numbers shift(x.dtype, channels,
-                      [&](std::int64_t c) { return training ? -scale_of(c) * sum_dy[c] * n : 0; });
+  const Numbers shift(x.dtype, channels, [&](std::int64_t c) { return training ? -scale_of(c) * sum_dy[c] * n : 0; });
   Reduction(x.shape, kAllButChannels, {&x.strides, &dy.strides, &dx.strides}, kChannel)
       .for_each_tile([&](const Tile& t) {
         const std::int64_t c = t.out_offset;
         kernels.gradient[dtype](dx.at(t.offset[2]), dy.at(t.offset[1]), x.at(t.offset[0]), t.width, t.length,
-                                strides_of(t, 2), strides_of(t, 1), strides_of(t, 0), means.from(c),
-                                scale.from(c), slope.from(c), shift.from(c));
+                                strides_of(t, 2), strides_of(t, 1), strides_of(t, 0), means.from(c), scale.from(c),
+                                slope.from(c), shift.from(c));
       });
 }
 
-void CpuBackend::layer_norm(const View& y, const View& mean, const View& rstd, const View& x,
-                            const View& weight, const View& bias, double eps) {
+void CpuBackend::layer_norm(const View& y, const View& mean, const View& rstd, const View& x, const View& weight,
+                            const View& bias, double eps) {
   const std::int64_t rows = x.shape[0], n = x.shape[1];
   const auto kernel = cpu::kernels().norm.layer_norm[static_cast<int>(x.dtype)];
   const Numbers scale(x.dtype, n, [&](std::int64_t i) { return weight ? get(weight, i) : 1; });
@@ -166,9 +159,8 @@ void CpuBackend::layer_norm(const View& y, const View& mean, const View& rstd, c
   cpu::parallel_for(rows, rows_at_a_time(n), [&](std::int64_t begin, std::int64_t end) {
     const Scratch buffer(static_cast<std::size_t>(n) * size_of(mean.dtype));
     for (std::int64_t r = begin; r < end; ++r)
-      kernel(y.at(r * y.strides[0]), mean.at(r * mean.strides[0]), rstd.at(r * rstd.strides[0]),
-             x.at(r * x.strides[0]), n, y.strides[1], x.strides[1], scale.from(0), shift.from(0), eps,
-             buffer.as<void>());
+      kernel(y.at(r * y.strides[0]), mean.at(r * mean.strides[0]), rstd.at(r * rstd.strides[0]), x.at(r * x.strides[0]),
+             n, y.strides[1], x.strides[1], scale.from(0), shift.from(0), eps, buffer.as<void>());
   });
 }
 

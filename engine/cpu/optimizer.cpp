@@ -20,9 +20,7 @@ using cpu::UpdateWork;
 constexpr std::int64_t kChunk = 1 << 14;
 
 FloatArray array_of(const View& view) {
-  const FloatType type = view.dtype == f16   ? FloatType::f16
-                         : view.dtype == f32 ? FloatType::f32
-                                             : FloatType::f64;
+  const FloatType type = view.dtype == f16 ? FloatType::f16 : view.dtype == f32 ? FloatType::f32 : FloatType::f64;
   return {view.data, type};
 }
 
@@ -37,8 +35,8 @@ UpdateWork work_of(const OptimizerStep& step) {
 
 }  // namespace
 
-void CpuBackend::sgd_step(const OptimizerStep& step, const View& momentum_buffer, double momentum,
-                          double dampening, bool nesterov, bool first) {
+void CpuBackend::sgd_step(const OptimizerStep& step, const View& momentum_buffer, double momentum, double dampening,
+                          bool nesterov, bool first) {
   const UpdateWork work = work_of(step);
   const cpu::SgdConstants constants{momentum, dampening, nesterov, first};
   parallel_for(step.param.numel(), kChunk, [&](std::int64_t begin, std::int64_t end) {
@@ -46,8 +44,8 @@ void CpuBackend::sgd_step(const OptimizerStep& step, const View& momentum_buffer
   });
 }
 
-void CpuBackend::adam_step(const OptimizerStep& step, const View& exp_avg, const View& exp_avg_sq,
-                           double beta1, double beta2, double eps, std::int64_t t, bool decoupled) {
+void CpuBackend::adam_step(const OptimizerStep& step, const View& exp_avg, const View& exp_avg_sq, double beta1,
+                           double beta2, double eps, std::int64_t t, bool decoupled) {
   const UpdateWork work = work_of(step);
   const auto power = static_cast<double>(t);
   const cpu::AdamConstants constants{.beta1 = beta1,

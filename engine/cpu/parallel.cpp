@@ -18,8 +18,7 @@ namespace {
 
 int initial_threads() {
   const char* text = std::getenv("HALFGRAD_THREADS");
-  if (text == nullptr || *text == '\0')
-    return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  if (text == nullptr || *text == '\0') return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   int n = 0;
   const char* end = text + std::strlen(text);
   const auto [stop, error] = std::from_chars(text, end, n);
@@ -68,9 +67,7 @@ void set_num_threads(int n) {
 
 void detail::run_chunks(std::int64_t n, std::int64_t grain, LoopBody body, void* context) {
   const std::int64_t chunks = (n + grain - 1) / grain;
-  const auto run = [=](std::int64_t chunk) {
-    body(context, chunk * grain, std::min(n, (chunk + 1) * grain));
-  };
+  const auto run = [=](std::int64_t chunk) { body(context, chunk * grain, std::min(n, (chunk + 1) * grain)); };
 
   // Nested loops run in place: the outer loop already keeps every thread busy.
   if (inside_loop || num_threads() == 1) {
@@ -78,14 +75,13 @@ void detail::run_chunks(std::int64_t n, std::int64_t grain, LoopBody body, void*
     return;
   }
   current_team()->arena.execute([&] {
-    tbb::parallel_for(tbb::blocked_range<std::int64_t>(0, chunks),
-                      [&](const tbb::blocked_range<std::int64_t>& some) {
-                        struct Inside {
-                          Inside() { inside_loop = true; }
-                          ~Inside() { inside_loop = false; }
-                        } inside;
-                        for (std::int64_t chunk = some.begin(); chunk != some.end(); ++chunk) run(chunk);
-                      });
+    tbb::parallel_for(tbb::blocked_range<std::int64_t>(0, chunks), [&](const tbb::blocked_range<std::int64_t>& some) {
+      struct Inside {
+        Inside() { inside_loop = true; }
+        ~Inside() { inside_loop = false; }
+      } inside;
+      for (std::int64_t chunk = some.begin(); chunk != some.end(); ++chunk) run(chunk);
+    });
   });
 }
 

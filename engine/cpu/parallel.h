@@ -38,9 +38,7 @@ void parallel_for(std::int64_t n, std::int64_t grain, F&& f) {
   using Function = std::remove_reference_t<F>;
   detail::run_chunks(
       n, grain,
-      [](void* context, std::int64_t begin, std::int64_t end) {
-        (*static_cast<Function*>(context))(begin, end);
-      },
+      [](void* context, std::int64_t begin, std::int64_t end) { (*static_cast<Function*>(context))(begin, end); },
       const_cast<void*>(static_cast<const void*>(std::addressof(f))));
 }
 

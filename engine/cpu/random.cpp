@@ -38,8 +38,7 @@ void set_limits(RandomFill& fill) {
   if (static_cast<double>(high) >= fill.b) high = neighbour(high, -INFINITY);
   fill.low = static_cast<double>(low);
   fill.high = static_cast<double>(high);
-  if (fill.low > fill.high)
-    fill.low = fill.high = static_cast<double>(T(fill.a));  // there is no T in the range
+  if (fill.low > fill.high) fill.low = fill.high = static_cast<double>(T(fill.a));  // there is no T in the range
 }
 
 template <class T>

@@ -13,8 +13,8 @@ static_assert(static_cast<int>(ReduceOp::sum) == 0 && static_cast<int>(ReduceOp:
 
 // y[i * stride] = scale * values[i], rounded once.
 template <class Number>
-void store_results(const View& y, std::int64_t offset, std::int64_t stride, const Number* values,
-                   std::int64_t n, double scale) {
+void store_results(const View& y, std::int64_t offset, std::int64_t stride, const Number* values, std::int64_t n,
+                   double scale) {
   visit_dtype(y.dtype, [&]<class T>(T) {
     T* out = static_cast<T*>(y.at(offset));
     for (std::int64_t i = 0; i < n; ++i) {

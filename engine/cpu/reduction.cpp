@@ -12,14 +12,12 @@ constexpr std::int64_t kColumnTile = 32;
 
 // Where a stride belongs in the order from far to near. Repeated elements (stride 0) may be looped over
 // outside.
-std::int64_t distance(std::int64_t stride) {
-  return stride == 0 ? std::numeric_limits<std::int64_t>::max() : stride;
-}
+std::int64_t distance(std::int64_t stride) { return stride == 0 ? std::numeric_limits<std::int64_t>::max() : stride; }
 
 }  // namespace
 
-Reduction::Reduction(const Shape& shape, std::uint64_t reduced,
-                     std::initializer_list<const Strides*> operands, const Strides& out) {
+Reduction::Reduction(const Shape& shape, std::uint64_t reduced, std::initializer_list<const Strides*> operands,
+                     const Strides& out) {
   const auto operand_count = static_cast<int>(operands.size());
   for (int d = 0; d < shape.rank(); ++d) {
     if ((reduced >> d & 1) != 0) count_ *= shape[d];
@@ -33,14 +31,12 @@ Reduction::Reduction(const Shape& shape, std::uint64_t reduced,
 
   // Far dimensions first; two that step through memory like one become one.
   for (auto* dims : {&kept_, &reduced_}) {
-    std::stable_sort(dims->begin(), dims->end(), [](const Dim& a, const Dim& b) {
-      return distance(a.stride[0]) > distance(b.stride[0]);
-    });
+    std::stable_sort(dims->begin(), dims->end(),
+                     [](const Dim& a, const Dim& b) { return distance(a.stride[0]) > distance(b.stride[0]); });
     std::vector<Dim> merged;
     for (const Dim& dim : *dims) {
       bool joins = !merged.empty() && (dims == &reduced_ || merged.back().out == dim.out * dim.size);
-      for (int i = 0; joins && i < operand_count; ++i)
-        joins = merged.back().stride[i] == dim.stride[i] * dim.size;
+      for (int i = 0; joins && i < operand_count; ++i) joins = merged.back().stride[i] == dim.stride[i] * dim.size;
       if (joins) {
         const std::int64_t outer_size = merged.back().size;
         merged.back() = dim;
@@ -65,10 +61,9 @@ Reduction::Reduction(const Shape& shape, std::uint64_t reduced,
   // Neighbouring outputs share a tile when they are closer in memory than the elements to be reduced; else
   // only as many as give a tile of reasonable size.
   const bool by_columns = distance(width_.stride[0]) < distance(length_.stride[0]) || count_ == 1;
-  const std::int64_t rows = std::max(kTaskElements / std::max<std::int64_t>(count_, 1),
-                                     kRowTile / std::max<std::int64_t>(tile_length_, 1));
-  tile_width_ =
-      std::clamp<std::int64_t>(by_columns ? width_.size : std::min(width_.size, rows), 1, kMaxWidth);
+  const std::int64_t rows =
+      std::max(kTaskElements / std::max<std::int64_t>(count_, 1), kRowTile / std::max<std::int64_t>(tile_length_, 1));
+  tile_width_ = std::clamp<std::int64_t>(by_columns ? width_.size : std::min(width_.size, rows), 1, kMaxWidth);
 
   groups_ = (width_.size + tile_width_ - 1) / tile_width_;
   for (const Dim& dim : kept_) groups_ *= dim.size;

@@ -107,8 +107,7 @@ class Reduction {
   std::int64_t chunk_ = 1;   // leaves per task: a power of two
 };
 
-// --- inside
-// ---------------------------------------------------------------------------------------------------------------
+// --- inside ----------------------------------------------------------------------------------------------------------
 
 template <class Slot, class Leaf, class Merge, class Finish>
 void Reduction::run(int values, Leaf leaf, Merge merge, Finish finish) const {
@@ -126,8 +125,7 @@ void Reduction::run(int values, Leaf leaf, Merge merge, Finish finish) const {
                  for (std::int64_t task = begin; task < end; ++task) {
                    Tile tile;
                    set_outputs(tile, task / chunks);
-                   PairwiseTree tree(memory.as<Slot>(), size,
-                                     [&](Slot* a, const Slot* b) { merge(a, b, tile.width); });
+                   PairwiseTree tree(memory.as<Slot>(), size, [&](Slot* a, const Slot* b) { merge(a, b, tile.width); });
                    const std::int64_t first = task % chunks * chunk_;
                    for (std::int64_t i = first; i < std::min(first + chunk_, leaves_); ++i) {
                      Tile part = tile;

@@ -63,9 +63,7 @@ HALFGRAD_INLINE vhalf narrow(vfloat x) {
 }
 #elif defined(HALFGRAD_AVX2)
 HALFGRAD_INLINE vfloat widen(vhalf h) { return (vfloat)_mm256_cvtph_ps((__m128i)h); }
-HALFGRAD_INLINE vhalf narrow(vfloat x) {
-  return (vhalf)_mm256_cvtps_ph((__m256)x, _MM_FROUND_TO_NEAREST_INT);
-}
+HALFGRAD_INLINE vhalf narrow(vfloat x) { return (vhalf)_mm256_cvtps_ph((__m256)x, _MM_FROUND_TO_NEAREST_INT); }
 #else
 HALFGRAD_INLINE vfloat widen(vhalf h) {
   const vuint bits = __builtin_convertvector(h, vuint);

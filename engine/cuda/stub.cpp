@@ -7,8 +7,6 @@ namespace halfgrad::cuda {
 
 bool is_available() { return false; }
 
-Backend& backend(int index) {
-  fail("cuda:{}: this build of halfgrad has no CUDA backend; use the device cpu", index);
-}
+Backend& backend(int index) { fail("cuda:{}: this build of halfgrad has no CUDA backend; use the device cpu", index); }
 
 }  // namespace halfgrad::cuda

@@ -28,9 +28,7 @@ struct TemporaryFile {
 }  // namespace
 
 void write_file_atomically(const std::string& path, std::string_view contents) {
-  const auto failed = [&](const char* what) {
-    fail("'{}' was not written: {}: {}", path, what, std::strerror(errno));
-  };
+  const auto failed = [&](const char* what) { fail("'{}' was not written: {}: {}", path, what, std::strerror(errno)); };
   TemporaryFile file{.path = path + ".XXXXXX"};
   file.descriptor = mkstemp(file.path.data());
   if (file.descriptor < 0) {

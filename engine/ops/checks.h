@@ -16,11 +16,11 @@ inline void require_float(const char* op, const char* name, const Tensor& x) {
 inline void require_same(const char* op, const char* name, const Tensor& x, const char* other_name,
                          const Tensor& other) {
   check(other.defined(), "{}: {} is undefined, expected a tensor", op, other_name);
-  check(other.dtype() == x.dtype(), "{}: {} is {} but {} is {}: cast one of them, {}.to({}) or {}.to({})", op,
-        name, name_of(x.dtype()), other_name, name_of(other.dtype()), name, name_of(other.dtype()),
-        other_name, name_of(x.dtype()));
-  check(other.device() == x.device(),
-        "{}: {} and {} are on different devices: move one of them with .to(device)", op, name, other_name);
+  check(other.dtype() == x.dtype(), "{}: {} is {} but {} is {}: cast one of them, {}.to({}) or {}.to({})", op, name,
+        name_of(x.dtype()), other_name, name_of(other.dtype()), name, name_of(other.dtype()), other_name,
+        name_of(x.dtype()));
+  check(other.device() == x.device(), "{}: {} and {} are on different devices: move one of them with .to(device)", op,
+        name, other_name);
 }
 
 /// Uninitialised, in channels-last memory: shape is (N, C, H, W).

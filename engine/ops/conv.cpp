@@ -19,14 +19,14 @@ Shape output_shape(const char* op, const Shape& x, const Shape& weight, const Co
         weight.str());
   const std::int64_t groups = options.groups;
   check(groups >= 1 && x[1] % groups == 0 && weight[0] % groups == 0,
-        "{}: groups is {}, expected a divisor of the {} channels of x and of the {} of weight", op, groups,
-        x[1], weight[0]);
+        "{}: groups is {}, expected a divisor of the {} channels of x and of the {} of weight", op, groups, x[1],
+        weight[0]);
   check(weight[1] == x[1] / groups,
         "{}: x {} has {} channels in each of {} group(s) but weight {} expects {}: weight is [O, C/groups, "
         "R, S]",
         op, x.str(), x[1] / groups, groups, weight.str(), weight[1]);
-  check(weight[0] >= 1 && weight[1] >= 1, "{}: weight is {}, expected at least one channel in and one out",
-        op, weight.str());
+  check(weight[0] >= 1 && weight[1] >= 1, "{}: weight is {}, expected at least one channel in and one out", op,
+        weight.str());
   Shape y{x[0], weight[0], 0, 0};
   for (int axis : {0, 1})
     y[2 + axis] = detail::window_positions(op, x[2 + axis], weight[2 + axis], options.stride[axis],
@@ -37,8 +37,8 @@ Shape output_shape(const char* op, const Shape& x, const Shape& weight, const Co
 void check_output_gradient(const char* op, const Tensor& dy, const Shape& x, const Shape& weight,
                            const Conv2dOptions& options) {
   const Shape expected = output_shape(op, x, weight, options);
-  check(dy.shape() == expected, "{}: dy is {}, but a convolution of x {} with weight {} gives {}", op,
-        dy.shape().str(), x.str(), weight.str(), expected.str());
+  check(dy.shape() == expected, "{}: dy is {}, but a convolution of x {} with weight {} gives {}", op, dy.shape().str(),
+        x.str(), weight.str(), expected.str());
 }
 
 }  // namespace
@@ -61,15 +61,14 @@ Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const C
   Tensors inputs{x, weight};
   if (bias.defined()) inputs.push_back(bias);
   const bool dx = needs_grad(x), dw = needs_grad(weight), db = needs_grad(bias);
-  return record(
-      "conv2d", y, inputs,
-      [x = Saved(dw ? x : Tensor()), w = Saved(dx ? weight : Tensor()), dx, dw, db, x_shape = x.shape(),
-       w_shape = weight.shape(), has_bias = bias.defined(), options](const Tensor& dy) {
-        Tensors gradients{dx ? conv2d_input_gradient(dy, w.get("conv2d"), x_shape, options) : Tensor(),
-                          dw ? conv2d_weight_gradient(x.get("conv2d"), dy, w_shape, options) : Tensor()};
-        if (has_bias) gradients.push_back(db ? sum_to_shape(dy, {dy.size(1), 1, 1}).flatten() : Tensor());
-        return gradients;
-      });
+  return record("conv2d", y, inputs,
+                [x = Saved(dw ? x : Tensor()), w = Saved(dx ? weight : Tensor()), dx, dw, db, x_shape = x.shape(),
+                 w_shape = weight.shape(), has_bias = bias.defined(), options](const Tensor& dy) {
+                  Tensors gradients{dx ? conv2d_input_gradient(dy, w.get("conv2d"), x_shape, options) : Tensor(),
+                                    dw ? conv2d_weight_gradient(x.get("conv2d"), dy, w_shape, options) : Tensor()};
+                  if (has_bias) gradients.push_back(db ? sum_to_shape(dy, {dy.size(1), 1, 1}).flatten() : Tensor());
+                  return gradients;
+                });
 }
 
 // Both gradients below are bilinear too. With <a, b> the sum over all elements of a*b, the gradients g
@@ -85,8 +84,7 @@ Tensor conv2d_input_gradient(const Tensor& dy, const Tensor& weight, const Shape
   const Tensor dx = detail::empty_channels_last(x_shape, dy.dtype(), dy.device());
   if (dx.numel() > 0)
     backend_for(dy.device())
-        .conv2d_backward_input(dx.view_of_data(), dy.view_of_data(), weight.view_of_data(),
-                               geometry_of(options));
+        .conv2d_backward_input(dx.view_of_data(), dy.view_of_data(), weight.view_of_data(), geometry_of(options));
   const bool to_dy = needs_grad(dy), to_w = needs_grad(weight);
   return record(op, dx, {dy, weight},
                 [dy = Saved(to_w ? dy : Tensor()), w = Saved(to_dy ? weight : Tensor()), to_dy, to_w,
@@ -109,8 +107,8 @@ Tensor conv2d_weight_gradient(const Tensor& x, const Tensor& dy, const Shape& we
         .conv2d_backward_weight(dw.view_of_data(), x.view_of_data(), dy.view_of_data(), geometry_of(options));
   const bool to_x = needs_grad(x), to_dy = needs_grad(dy);
   return record(op, dw, {x, dy},
-                [x = Saved(to_dy ? x : Tensor()), dy = Saved(to_x ? dy : Tensor()), to_x, to_dy,
-                 x_shape = x.shape(), options](const Tensor& g) {
+                [x = Saved(to_dy ? x : Tensor()), dy = Saved(to_x ? dy : Tensor()), to_x, to_dy, x_shape = x.shape(),
+                 options](const Tensor& g) {
                   return Tensors{to_x ? conv2d_input_gradient(dy.get(op), g, x_shape, options) : Tensor(),
                                  to_dy ? conv2d(x.get(op), g, {}, options) : Tensor()};
                 });

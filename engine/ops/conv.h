@@ -16,8 +16,7 @@ struct Conv2dOptions {
 /// y[n, o, i, j] = bias[o] + sum over c, r, s of x[n, c, i*stride - padding + r*dilation, ...] * weight[o, c,
 /// r, s]. x [N, C, H, W] or [C, H, W], weight [O, C/groups, R, S], bias [O] or undefined, all of one float
 /// dtype. The result [N, O, OH, OW] lies in memory channels-last. f16 is summed in f32 and rounded once.
-Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
-              const Conv2dOptions& options = {});
+Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, const Conv2dOptions& options = {});
 
 // The two halves of its gradient. Each is linear in both of its tensors, and its own gradient is again one of
 // these three functions, so convolutions can be differentiated any number of times.

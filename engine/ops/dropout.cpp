@@ -13,8 +13,7 @@ Tensor dropout(const Tensor& x, double p, bool training) {
   Generator& generator = default_generator();
   const auto counters = static_cast<std::uint64_t>((x.numel() + 3) / 4);
   backend_for(x.device())
-      .random(Distribution::bernoulli, mask.view_of_data(), 1 - p, 0, generator.seed(),
-              generator.reserve(counters));
+      .random(Distribution::bernoulli, mask.view_of_data(), 1 - p, 0, generator.seed(), generator.reserve(counters));
   // Scaled after the mask, which is exact: f16 is rounded once.
   return x * mask * (p < 1 ? 1 / (1 - p) : 0);
 }

@@ -13,7 +13,7 @@ using elementwise::Uses;
 
 namespace {
 
-// --- dtypes -------------------------------------------------------------------------------------------------------------
+// --- dtypes ----------------------------------------------------------------------------------------------------------
 
 int kind_of(DType t) { return is_floating(t) ? 2 : t == boolean ? 0 : 1; }
 
@@ -45,17 +45,18 @@ DType common_dtype(const Tensor& a, const Tensor& b) {
 Device common_device(const Tensor& a, const Tensor& b, const char* op) {
   if (a.is_literal()) return b.device();
   if (b.is_literal()) return a.device();
-  check(a.device() == b.device(), "{}: one operand is on {}, the other on {}; move one with to(Device)", op, a.device().str(),
-        b.device().str());
+  check(a.device() == b.device(), "{}: one operand is on {}, the other on {}; move one with to(Device)", op,
+        a.device().str(), b.device().str());
   return a.device();
 }
 
 void check_defined(const Tensor& x, const char* op) { check(x.defined(), "{}: an operand is undefined", op); }
 
-// --- layout and views -------------------------------------------------------------------------------------------------------
+// --- layout and views ------------------------------------------------------------------------------------------------
 
 // A new tensor in the memory order of the first operand that has its shape, so that channels-last stays channels-last.
-Tensor empty_in_order_of(const Shape& shape, DType dtype, Device device, std::initializer_list<const Tensor*> operands) {
+Tensor empty_in_order_of(const Shape& shape, DType dtype, Device device,
+                         std::initializer_list<const Tensor*> operands) {
   for (const Tensor* x : operands)
     if (x->shape() == shape && is_dense(shape, x->strides())) return empty_strided(shape, x->strides(), dtype, device);
   return empty(shape, dtype, device);
@@ -70,7 +71,7 @@ View view_as(const Tensor& x, const Shape& shape) {
   return view;
 }
 
-// --- one operand ----------------------------------------------------------------------------------------------------------
+// --- one operand -----------------------------------------------------------------------------------------------------
 
 // The constants of an op as the seam takes them.
 template <class Op>
@@ -78,7 +79,8 @@ struct Params {
   double values[2] = {0, 0};
   explicit Params(const Op& op) {
     static_assert(std::is_empty_v<Op> || sizeof(Op) <= sizeof(values));
-    if constexpr (!std::is_empty_v<Op>) std::copy_n(reinterpret_cast<const double*>(&op), sizeof(Op) / sizeof(double), values);
+    if constexpr (!std::is_empty_v<Op>)
+      std::copy_n(reinterpret_cast<const double*>(&op), sizeof(Op) / sizeof(double), values);
   }
 };
 
@@ -107,7 +109,8 @@ Tensor unary(const Tensor& x, const Op& op = {}) {
   if constexpr (Op::types == Types::predicate) {
     return y;
   } else if constexpr (Op::uses == Uses::output) {
-    return record(Op::name, y, {x}, [op](const Tensor& dy, const Tensor& y) { return Tensors{unary_backward(op, dy, {}, y)}; });
+    return record(Op::name, y, {x},
+                  [op](const Tensor& dy, const Tensor& y) { return Tensors{unary_backward(op, dy, {}, y)}; });
   } else if constexpr (Op::uses == Uses::input) {
     return record(Op::name, y, {x}, [op, x = Saved(x)](const Tensor& dy) {
       return Tensors{unary_backward(op, dy, x.get(Op::name), {})};
@@ -117,10 +120,12 @@ Tensor unary(const Tensor& x, const Op& op = {}) {
   }
 }
 
-// --- two operands ---------------------------------------------------------------------------------------------------------
+// --- two operands ----------------------------------------------------------------------------------------------------
 
 // The gradient of an operand from that in the output's shape: summed where the operand was broadcast, in its own dtype.
-Tensor to_operand(const Tensor& gradient, const Shape& shape, DType dtype) { return cast(sum_to_shape(gradient, shape), dtype); }
+Tensor to_operand(const Tensor& gradient, const Shape& shape, DType dtype) {
+  return cast(sum_to_shape(gradient, shape), dtype);
+}
 
 template <class Op>
 struct BinaryGradient {
@@ -129,7 +134,12 @@ struct BinaryGradient {
   bool need_a, need_b;
 
   BinaryGradient(const Tensor& a, const Tensor& b)
-      : shape_a(a.shape()), shape_b(b.shape()), dtype_a(a.dtype()), dtype_b(b.dtype()), need_a(needs_grad(a)), need_b(needs_grad(b)) {}
+      : shape_a(a.shape()),
+        shape_b(b.shape()),
+        dtype_a(a.dtype()),
+        dtype_b(b.dtype()),
+        need_a(needs_grad(a)),
+        need_b(needs_grad(b)) {}
 
   Tensors operator()(const Tensor& dy, const Tensor& a, const Tensor& b, const Tensor& y) const {
     Tensor da, db;
@@ -138,12 +148,14 @@ struct BinaryGradient {
       if (need_b) db = Op::backward_b(dy, a, b, y);
     } else {
       // An operand that was not broadcast gets its gradient in its own dtype at once.
-      if (need_a) da = empty_in_order_of(dy.shape(), shape_a == dy.shape() ? dtype_a : dy.dtype(), dy.device(), {&a, &dy});
-      if (need_b) db = empty_in_order_of(dy.shape(), shape_b == dy.shape() ? dtype_b : dy.dtype(), dy.device(), {&b, &dy});
+      if (need_a)
+        da = empty_in_order_of(dy.shape(), shape_a == dy.shape() ? dtype_a : dy.dtype(), dy.device(), {&a, &dy});
+      if (need_b)
+        db = empty_in_order_of(dy.shape(), shape_b == dy.shape() ? dtype_b : dy.dtype(), dy.device(), {&b, &dy});
       if (dy.numel() > 0)
         backend_for(dy.device())
-            .binary_backward(elementwise::BinaryOps::position<Op>(), da.view_of_data(), db.view_of_data(), dy.view_of_data(),
-                             view_as(a, dy.shape()), view_as(b, dy.shape()), y.view_of_data());
+            .binary_backward(elementwise::BinaryOps::position<Op>(), da.view_of_data(), db.view_of_data(),
+                             dy.view_of_data(), view_as(a, dy.shape()), view_as(b, dy.shape()), y.view_of_data());
     }
     return {need_a ? to_operand(da, shape_a, dtype_a) : Tensor(), need_b ? to_operand(db, shape_b, dtype_b) : Tensor()};
   }
@@ -164,15 +176,18 @@ Tensor binary(const Tensor& a, const Tensor& b) {
   Tensor y = empty_in_order_of(shape, dtype, device, {&a, &b});
   y.impl()->literal = numbers;
   if (y.numel() > 0)
-    backend_for(device).binary(elementwise::BinaryOps::position<Op>(), compute, y.view_of_data(), view_as(a, shape), view_as(b, shape));
+    backend_for(device).binary(elementwise::BinaryOps::position<Op>(), compute, y.view_of_data(), view_as(a, shape),
+                               view_as(b, shape));
   if constexpr (Op::types == Types::predicate) {
     return y;
   } else if constexpr (Op::uses == BinaryUses::nothing) {
-    return record(Op::name, y, {a, b}, [gradient = BinaryGradient<Op>(a, b)](const Tensor& dy) { return gradient(dy, {}, {}, {}); });
+    return record(Op::name, y, {a, b},
+                  [gradient = BinaryGradient<Op>(a, b)](const Tensor& dy) { return gradient(dy, {}, {}, {}); });
   } else if constexpr (Op::uses == BinaryUses::inputs) {
-    return record(Op::name, y, {a, b}, [gradient = BinaryGradient<Op>(a, b), a = Saved(a), b = Saved(b)](const Tensor& dy) {
-      return gradient(dy, a.get(Op::name), b.get(Op::name), {});
-    });
+    return record(Op::name, y, {a, b},
+                  [gradient = BinaryGradient<Op>(a, b), a = Saved(a), b = Saved(b)](const Tensor& dy) {
+                    return gradient(dy, a.get(Op::name), b.get(Op::name), {});
+                  });
   } else {
     return record(Op::name, y, {a, b},
                   [gradient = BinaryGradient<Op>(a, b), a = Saved(a), b = Saved(b)](const Tensor& dy, const Tensor& y) {
@@ -189,10 +204,11 @@ void in_place(Tensor& x, const Tensor& other, const char* name) {
   NoGrad guard;
   const DType dtype = common_dtype(x, other);
   const bool floats = Op::types == Types::floats || is_floating(dtype);
-  check(is_floating(x.dtype()) || !floats, "{}: the result is a fraction, but the tensor is {}; use the op that returns a new tensor",
-        name, name_of(x.dtype()));
-  check(broadcast_shapes(x.shape(), other.shape(), name) == x.shape(), "{}: a tensor of shape {} does not broadcast to shape {}", name,
-        other.shape().str(), x.shape().str());
+  check(is_floating(x.dtype()) || !floats,
+        "{}: the result is a fraction, but the tensor is {}; use the op that returns a new tensor", name,
+        name_of(x.dtype()));
+  check(broadcast_shapes(x.shape(), other.shape(), name) == x.shape(),
+        "{}: a tensor of shape {} does not broadcast to shape {}", name, other.shape().str(), x.shape().str());
   common_device(x, other, name);
   const bool same = other.raw_data() == x.raw_data() && other.strides() == x.strides() && other.shape() == x.shape();
   const Tensor operand = x.shares_storage(other) && !same ? other.clone() : other;
@@ -287,8 +303,8 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
   if (y.numel() > 0)
     backend_for(device).select(y.view_of_data(), view_as(condition, shape), view_as(a, shape), view_as(b, shape));
   return record("where", y, {a, b},
-                [condition = Saved(condition), shape_a = a.shape(), shape_b = b.shape(), dtype_a = a.dtype(), dtype_b = b.dtype(),
-                 need_a = needs_grad(a), need_b = needs_grad(b)](const Tensor& dy) {
+                [condition = Saved(condition), shape_a = a.shape(), shape_b = b.shape(), dtype_a = a.dtype(),
+                 dtype_b = b.dtype(), need_a = needs_grad(a), need_b = needs_grad(b)](const Tensor& dy) {
                   const Tensor& c = condition.get("where");
                   return Tensors{need_a ? to_operand(where(c, dy, 0), shape_a, dtype_a) : Tensor(),
                                  need_b ? to_operand(where(c, 0, dy), shape_b, dtype_b) : Tensor()};

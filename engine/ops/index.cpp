@@ -14,14 +14,14 @@ namespace {
 // a GPU's index it waits for the GPU.
 Tensor checked_index(const char* op, const Tensor& index, std::int64_t size) {
   check(index.defined(), "{}: index is undefined, expected a tensor of i32 or i64", op);
-  check(index.dtype() == i32 || index.dtype() == i64,
-        "{}: index is {}, expected i32 or i64: convert it, index.to(i64)", op, name_of(index.dtype()));
+  check(index.dtype() == i32 || index.dtype() == i64, "{}: index is {}, expected i32 or i64: convert it, index.to(i64)",
+        op, name_of(index.dtype()));
   const Tensor wide = index.detach().to(i64);
   const Tensor on_host = wide.to(Device::cpu()).contiguous();
   const std::int64_t* values = on_host.data<std::int64_t>();
   for (std::int64_t i = 0; i < on_host.numel(); ++i)
-    check(values[i] >= 0 && values[i] < size, "{}: index {} (element {}) is out of range, expected [0, {})",
-          op, values[i], i, size);
+    check(values[i] >= 0 && values[i] < size, "{}: index {} (element {}) is out of range, expected [0, {})", op,
+          values[i], i, size);
   return wide;
 }
 
@@ -53,9 +53,7 @@ Tensor add_into_copy(const char* op, const Tensor& x, const Tensor& src, F add) 
 }
 
 // Zeros to start a gradient from, one number in memory.
-Tensor zero_like(const Tensor& dy, const Shape& shape) {
-  return zeros({}, dy.dtype(), dy.device()).expand(shape);
-}
+Tensor zero_like(const Tensor& dy, const Shape& shape) { return zeros({}, dy.dtype(), dy.device()).expand(shape); }
 
 Tensor select_as(const char* op, const Tensor& x, std::int64_t dim, const Tensor& index) {
   const int d = checked_dim(op, x, dim);
@@ -65,8 +63,7 @@ Tensor select_as(const char* op, const Tensor& x, std::int64_t dim, const Tensor
   Shape shape = x.shape();
   shape[static_cast<std::size_t>(d)] = at.numel();
   const Tensor y = detail::empty_in_layout(detail::prefers_channels_last(x), shape, x.dtype(), x.device());
-  if (y.numel() > 0)
-    backend_for(x.device()).index_select(y.view_of_data(), x.view_of_data(), at.view_of_data(), d);
+  if (y.numel() > 0) backend_for(x.device()).index_select(y.view_of_data(), x.view_of_data(), at.view_of_data(), d);
   return record(op, y, {x}, [op, at = Saved(at), d, shape = x.shape()](const Tensor& dy) {
     return Tensors{index_add(zero_like(dy, shape), d, at.get(op), dy)};
   });
@@ -80,8 +77,7 @@ Tensor gather(const Tensor& x, std::int64_t dim, const Tensor& index) {
   const Tensor at = checked_index("gather", index, x.shape()[static_cast<std::size_t>(d)]);
   bool fits = at.rank() == x.rank();
   for (int i = 0; fits && i < x.rank(); ++i) fits = i == d || at.size(i) <= x.size(i);
-  check(fits,
-        "gather: index is {} and x is {}; expected the same rank and no larger size except along dim {}",
+  check(fits, "gather: index is {} and x is {}; expected the same rank and no larger size except along dim {}",
         at.shape().str(), x.shape().str(), d);
   const Tensor y = empty(at.shape(), x.dtype(), x.device());
   if (y.numel() > 0) backend_for(x.device()).gather(y.view_of_data(), x.view_of_data(), at.view_of_data(), d);
@@ -123,17 +119,15 @@ Tensor index_add(const Tensor& x, std::int64_t dim, const Tensor& index, const T
   const Tensor at = checked_index("index_add", index, x.shape()[static_cast<std::size_t>(d)]);
   Shape expected = x.shape();
   expected[static_cast<std::size_t>(d)] = at.numel();
-  check(src.shape() == expected,
-        "index_add: src is {}, expected {}: x's shape, with index's length along dim {}", src.shape().str(),
-        expected.str(), d);
+  check(src.shape() == expected, "index_add: src is {}, expected {}: x's shape, with index's length along dim {}",
+        src.shape().str(), expected.str(), d);
   const Tensor y = add_into_copy("index_add", x, src, [&](const View& sums, const View& values) {
     backend_for(x.device()).index_add(sums, at.view_of_data(), values, d);
   });
-  return record(
-      "index_add", y, {x, src},
-      [at = Saved(at), d, dx = needs_grad(x), dsrc = needs_grad(src)](const Tensor& dy) {
-        return Tensors{dx ? dy : Tensor(), dsrc ? index_select(dy, d, at.get("index_add")) : Tensor()};
-      });
+  return record("index_add", y, {x, src},
+                [at = Saved(at), d, dx = needs_grad(x), dsrc = needs_grad(src)](const Tensor& dy) {
+                  return Tensors{dx ? dy : Tensor(), dsrc ? index_select(dy, d, at.get("index_add")) : Tensor()};
+                });
 }
 
 Tensor embedding(const Tensor& indices, const Tensor& weight, std::int64_t padding_idx) {
@@ -152,10 +146,9 @@ Tensor embedding(const Tensor& indices, const Tensor& weight, std::int64_t paddi
 
 Tensor one_hot(const Tensor& indices, std::int64_t num_classes) {
   check(indices.defined(), "one_hot: indices is undefined, expected a tensor of i32 or i64");
-  check(num_classes >= 1 || num_classes == -1,
-        "one_hot: num_classes is {}, expected at least 1, or -1 to infer it", num_classes);
-  const Tensor at =
-      checked_index("one_hot", indices, num_classes == -1 ? INT64_MAX : num_classes).unsqueeze(-1);
+  check(num_classes >= 1 || num_classes == -1, "one_hot: num_classes is {}, expected at least 1, or -1 to infer it",
+        num_classes);
+  const Tensor at = checked_index("one_hot", indices, num_classes == -1 ? INT64_MAX : num_classes).unsqueeze(-1);
   if (num_classes == -1) {
     check(at.numel() > 0, "one_hot: no indices to infer num_classes from: give it");
     for (std::int64_t i : at.to_vector<std::int64_t>()) num_classes = std::max(num_classes, i + 1);

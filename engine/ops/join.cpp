@@ -20,8 +20,7 @@ void copy_values(const Tensor& to, const Tensor& from) {
 
 Tensor cat(const Tensors& tensors, std::int64_t dim) {
   check(!tensors.empty(), "cat: no tensors, expected at least one");
-  for (const Tensor& x : tensors)
-    check(x.defined(), "cat: one of the {} tensors is undefined", tensors.size());
+  for (const Tensor& x : tensors) check(x.defined(), "cat: one of the {} tensors is undefined", tensors.size());
   const Tensor& first = tensors[0];
   check(first.rank() >= 1, "cat: the tensors have rank 0, expected at least one dimension: use stack");
   const int d = normalize_dim(dim, first.rank(), "cat");
@@ -34,11 +33,9 @@ Tensor cat(const Tensors& tensors, std::int64_t dim) {
   for (const Tensor& x : tensors) {
     Shape expected = shape;
     if (x.rank() == first.rank()) expected[at] = x.shape()[at];
-    check(x.shape() == expected,
-          "cat: a tensor is {} and the first is {}; expected equal sizes except along dim {}",
+    check(x.shape() == expected, "cat: a tensor is {} and the first is {}; expected equal sizes except along dim {}",
           x.shape().str(), first.shape().str(), d);
-    check(x.device() == first.device(),
-          "cat: the tensors are on different devices: move them with .to(device)");
+    check(x.device() == first.device(), "cat: the tensors are on different devices: move them with .to(device)");
     dtype = promote(dtype, x.dtype());
     channels_last = channels_last && detail::prefers_channels_last(x);
     shape[at] += x.shape()[at];
@@ -83,8 +80,8 @@ Tensors split(const Tensor& x, const Shape& sizes, std::int64_t dim) {
   const int d = normalize_dim(dim, x.rank(), "split");
   std::int64_t left = x.size(d);
   for (std::int64_t size : sizes) {
-    check(size >= 0 && size <= left, "split: sizes {} do not add up to {}, the size of dim {} of {}",
-          sizes.str(), x.size(d), d, x.shape().str());
+    check(size >= 0 && size <= left, "split: sizes {} do not add up to {}, the size of dim {} of {}", sizes.str(),
+          x.size(d), d, x.shape().str());
     left -= size;
   }
   check(left == 0, "split: sizes {} do not add up to {}, the size of dim {} of {}", sizes.str(), x.size(d), d,
@@ -128,27 +125,22 @@ Tensor pad(const Tensor& x, const Shape& pads, double value) {
   for (int i = 0; i < pads.rank() / 2; ++i) {
     const int d = x.rank() - 1 - i;
     const std::int64_t n = x.size(d);
-    std::int64_t &before = back[static_cast<std::size_t>(2 * i)],
-                 &after = back[static_cast<std::size_t>(2 * i + 1)];
-    check(std::max(before, after) <= INT32_MAX && std::min(before, after) >= -INT32_MAX &&
-              n + before + after >= 0,
-          "pad: {} before and {} after dim {} of x {} leaves a size below 0 (or more than 2^31 is added)",
-          before, after, d, x.shape().str());
+    std::int64_t &before = back[static_cast<std::size_t>(2 * i)], &after = back[static_cast<std::size_t>(2 * i + 1)];
+    check(std::max(before, after) <= INT32_MAX && std::min(before, after) >= -INT32_MAX && n + before + after >= 0,
+          "pad: {} before and {} after dim {} of x {} leaves a size below 0 (or more than 2^31 is added)", before,
+          after, d, x.shape().str());
     shape[static_cast<std::size_t>(d)] = n + before + after;
-    inside =
-        inside.slice(d, std::clamp<std::int64_t>(-before, 0, n), n + std::clamp<std::int64_t>(after, -n, 0));
+    inside = inside.slice(d, std::clamp<std::int64_t>(-before, 0, n), n + std::clamp<std::int64_t>(after, -n, 0));
     before = -before;
     after = -after;
   }
   const Tensor y = detail::empty_in_layout(detail::prefers_channels_last(x), shape, x.dtype(), x.device());
-  if (y.numel() > 0 && y.numel() > inside.numel())
-    copy_values(y, full({}, value, x.dtype(), x.device()).expand(shape));
+  if (y.numel() > 0 && y.numel() > inside.numel()) copy_values(y, full({}, value, x.dtype(), x.device()).expand(shape));
   if (inside.numel() > 0) {
     Tensor middle = y;
     for (int i = 0; i < pads.rank() / 2; ++i) {
       const int d = x.rank() - 1 - i;
-      middle =
-          middle.narrow(d, std::max<std::int64_t>(pads[static_cast<std::size_t>(2 * i)], 0), inside.size(d));
+      middle = middle.narrow(d, std::max<std::int64_t>(pads[static_cast<std::size_t>(2 * i)], 0), inside.size(d));
     }
     copy_values(middle, inside);
   }

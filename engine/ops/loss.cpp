@@ -50,16 +50,15 @@ void check_classes(const char* op, const Tensor& target, const Tensor& scores, s
 // The weights as they multiply `scores` [N, C, *]: [C, 1, ...], in its dtype.
 Tensor class_weights(const char* op, const Tensor& weight, const Tensor& scores) {
   check(is_floating(weight.dtype()) && weight.shape() == Shape{scores.size(1)},
-        "{}: weight is {}, expected one float for each of the {} classes", op, described(weight),
-        scores.size(1));
+        "{}: weight is {}, expected one float for each of the {} classes", op, described(weight), scores.size(1));
   Shape shape(static_cast<std::size_t>(scores.rank() - 1), 1);
   shape[0] = scores.size(1);
   return cast(weight, scores.dtype()).reshape(shape);
 }
 
 // log_p [N, C, *] in f32 or f64, target checked.
-Tensor nll(const Tensor& log_p, const Tensor& target, const Tensor& weight, double smoothing,
-           std::int64_t ignore_index, Reduction reduction) {
+Tensor nll(const Tensor& log_p, const Tensor& target, const Tensor& weight, double smoothing, std::int64_t ignore_index,
+           Reduction reduction) {
   const Tensor ignored = target == ignore_index;
   const Tensor index = where(ignored, 0, target);  // any class will do where it is ignored
   Tensor loss = -gather(log_p, 1, index.unsqueeze(1)).squeeze(1);
@@ -98,15 +97,13 @@ struct Operands {
 Operands operands(const char* op, const Tensor& output, const Tensor& target) {
   check(output.defined() && target.defined() && is_floating(output.dtype()) && is_floating(target.dtype()) &&
             output.shape() == target.shape(),
-        "{}: output is {} and target {}, expected floats of equal shape", op, described(output),
-        described(target));
+        "{}: output is {} and target {}, expected floats of equal shape", op, described(output), described(target));
   return {widened(output), widened(target), promote(output.dtype(), target.dtype())};
 }
 
 Tensor element_weights(const char* op, const char* name, const Tensor& weight, const Tensor& output) {
   check(is_floating(weight.dtype()) && broadcast_shapes(weight.shape(), output.shape(), op) == output.shape(),
-        "{}: {} is {}, expected floats that broadcast to {}", op, name, described(weight),
-        output.shape().str());
+        "{}: {} is {}, expected floats that broadcast to {}", op, name, described(weight), output.shape().str());
   return cast(weight, output.dtype());
 }
 
@@ -115,13 +112,12 @@ Tensor element_weights(const char* op, const char* name, const Tensor& weight, c
 Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntropyOptions& options) {
   static constexpr const char* op = "cross_entropy";
   check_scores(op, logits);
-  check(options.label_smoothing >= 0 && options.label_smoothing <= 1,
-        "{}: label_smoothing is {}, expected 0 to 1", op, options.label_smoothing);
+  check(options.label_smoothing >= 0 && options.label_smoothing <= 1, "{}: label_smoothing is {}, expected 0 to 1", op,
+        options.label_smoothing);
   const bool floats = target.defined() && is_floating(target.dtype());
   const bool soft = floats && target.shape() == logits.shape();
-  check(soft || !floats,
-        "{}: the target is {}, but probabilities need the input's shape {}, and class indices are i64", op,
-        described(target), logits.shape().str());
+  check(soft || !floats, "{}: the target is {}, but probabilities need the input's shape {}, and class indices are i64",
+        op, described(target), logits.shape().str());
   if (!soft) check_classes(op, target, logits, options.ignore_index);
   const Tensor log_p = log_softmax(widened(logits), 1);
   const Tensor weight = options.weight.defined() ? class_weights(op, options.weight, log_p) : Tensor();
@@ -137,8 +133,7 @@ Tensor nll_loss(const Tensor& log_probabilities, const Tensor& target, const Nll
   check_classes(op, target, log_probabilities, options.ignore_index);
   const Tensor log_p = widened(log_probabilities);
   const Tensor weight = options.weight.defined() ? class_weights(op, options.weight, log_p) : Tensor();
-  return cast(nll(log_p, target, weight, 0, options.ignore_index, options.reduction),
-              log_probabilities.dtype());
+  return cast(nll(log_p, target, weight, 0, options.ignore_index, options.reduction), log_probabilities.dtype());
 }
 
 Tensor mse_loss(const Tensor& output, const Tensor& target, const ElementLossOptions& options) {
@@ -160,8 +155,7 @@ Tensor smooth_l1_loss(const Tensor& output, const Tensor& target, const SmoothL1
   return cast(reduced(where(d < beta, square(d) * (0.5 / beta), d - 0.5 * beta), options.reduction), dtype);
 }
 
-Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& target,
-                                        const BceOptions& options) {
+Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& target, const BceOptions& options) {
   static constexpr const char* op = "binary_cross_entropy_with_logits";
   const auto [x, t, dtype] = operands(op, logits, target);
   // -log(sigmoid(x)) = softplus(-x), and -log(1 - sigmoid(x)) = x + softplus(-x)

@@ -9,8 +9,8 @@ namespace halfgrad {
 enum class Reduction { mean, sum, none };
 
 struct CrossEntropyOptions {
-  Tensor weight = {};          ///< [C], a factor for each class
-  double label_smoothing = 0;  ///< in [0, 1]: this share of the target is spread evenly over all classes
+  Tensor weight = {};                ///< [C], a factor for each class
+  double label_smoothing = 0;        ///< in [0, 1]: this share of the target is spread evenly over all classes
   std::int64_t ignore_index = -100;  ///< positions with this target count for nothing
   Reduction reduction = Reduction::mean;
 };
@@ -51,7 +51,6 @@ struct BceOptions {
 };
 /// -(pos_weight * target * log(sigmoid(x)) + (1 - target) * log(1 - sigmoid(x))) * weight, without overflow
 /// for any logit x; target holds probabilities.
-Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& target,
-                                        const BceOptions& options = {});
+Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& target, const BceOptions& options = {});
 
 }  // namespace halfgrad

@@ -97,9 +97,8 @@ Tensor product_summed_to(const Shape& batch, const Tensor& left, const Tensor& r
   left_order.push_back(cols);
   right_order.push_back(rows);
   right_order.push_back(cols);
-  const Tensor product =
-      matmul(left.permute(left_order).reshape(with_matrix(kept_sizes, left.size(-2), depth)),
-             right.permute(right_order).reshape(with_matrix(kept_sizes, depth, right.size(-1))));
+  const Tensor product = matmul(left.permute(left_order).reshape(with_matrix(kept_sizes, left.size(-2), depth)),
+                                right.permute(right_order).reshape(with_matrix(kept_sizes, depth, right.size(-1))));
   return product.reshape(with_matrix(batch, left.size(-2), right.size(-1)));
 }
 

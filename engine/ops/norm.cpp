@@ -46,8 +46,7 @@ struct Standardized {
 Tensor gradient_like(const Tensor& p, bool wanted) { return wanted ? empty_like(p) : Tensor(); }
 View view_of(const Tensor& x) { return x.defined() ? x.view_of_data() : View{}; }
 
-// --- batch normalisation
-// ----------------------------------------------------------------------------------------------------
+// --- batch normalisation ---------------------------------------------------------------------------------------------
 
 // x [N, C, *] as [N, C, S]; nothing when the last dimensions do not lie behind each other in memory.
 std::optional<View> channels_view(const Tensor& x) {
@@ -92,9 +91,8 @@ struct BatchNormGradient {
     const Tensor dx = gradient_like(input, need_x), dw = gradient_like(w, need_weight);
     const Tensor db = need_bias ? empty(mean.shape(), bias_dtype, input.device()) : Tensor();
     backend_for(input.device())
-        .batch_norm_backward(dx.defined() ? *channels_view(dx) : View{}, view_of(dw), view_of(db),
-                             *channels_view(dy), *channels_view(input), mean.view_of_data(),
-                             rstd.view_of_data(), view_of(w), training);
+        .batch_norm_backward(dx.defined() ? *channels_view(dx) : View{}, view_of(dw), view_of(db), *channels_view(dy),
+                             *channels_view(input), mean.view_of_data(), rstd.view_of_data(), view_of(w), training);
     return {dx, dw, db};
   }
 
@@ -110,20 +108,18 @@ struct BatchNormGradient {
       z = (v - mean.reshape(channels)) * rstd.reshape(channels);
       dx = g * rstd.reshape(channels);
     }
-    return {need_x ? cast(dx, input.dtype()) : Tensor(),
-            need_weight ? cast(sum(d * z, dims), w.dtype()) : Tensor(),
+    return {need_x ? cast(dx, input.dtype()) : Tensor(), need_weight ? cast(sum(d * z, dims), w.dtype()) : Tensor(),
             need_bias ? cast(sum(d, dims), bias_dtype) : Tensor()};
   }
 };
 
 // running = (1 - momentum) * running + momentum * batch, unless a statistic of the batch is not finite. The
 // choice is made by a tensor on the device, so nothing waits for it.
-void update_running(Tensor running_mean, Tensor running_var, const Tensor& mean, const Tensor& rstd,
-                    double eps, std::int64_t count, double momentum) {
+void update_running(Tensor running_mean, Tensor running_var, const Tensor& mean, const Tensor& rstd, double eps,
+                    std::int64_t count, double momentum) {
   NoGrad guard;
   const auto n = static_cast<double>(count);
-  const Tensor var =
-      clamp(reciprocal(square(rstd)) - eps, 0, std::numeric_limits<double>::infinity()) * (n / (n - 1));
+  const Tensor var = clamp(reciprocal(square(rstd)) - eps, 0, std::numeric_limits<double>::infinity()) * (n / (n - 1));
   const Tensor finite = all(isfinite(mean + var));
   const auto update = [&](Tensor& running, const Tensor& batch) {
     if (running.defined()) running.copy_(where(finite, running + momentum * (batch - running), running));
@@ -161,10 +157,9 @@ Tensor batch_norm(const Tensor& input, const Tensor& weight, const Tensor& bias,
     mean = empty({channels}, compute, x.device());
     rstd = empty({channels}, compute, x.device());
     backend_for(x.device())
-        .batch_norm(*channels_view(y), mean.view_of_data(), rstd.view_of_data(), *channels_view(x),
-                    view_of(weight), view_of(bias), eps);
-    if (training && running_mean.defined())
-      update_running(running_mean, running_var, mean, rstd, eps, count, momentum);
+        .batch_norm(*channels_view(y), mean.view_of_data(), rstd.view_of_data(), *channels_view(x), view_of(weight),
+                    view_of(bias), eps);
+    if (training && running_mean.defined()) update_running(running_mean, running_var, mean, rstd, eps, count, momentum);
   } else {
     NoGrad guard;
     mean = running_mean.to(compute).clone();  // a copy: training may go on before backward
@@ -195,8 +190,7 @@ Tensor batch_norm(const Tensor& input, const Tensor& weight, const Tensor& bias,
   return record("batch_norm", y, {x, weight, bias}, std::move(gradient));
 }
 
-// --- layer normalisation
-// ----------------------------------------------------------------------------------------------------
+// --- layer normalisation ---------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -238,12 +232,12 @@ Tensor layer_norm_rows(const Tensor& x, const Tensor& weight, const Tensor& bias
   Tensor y = empty_like(x);
   const Tensor mean = empty({x.size(0)}, compute, x.device()), rstd = empty({x.size(0)}, compute, x.device());
   backend_for(x.device())
-      .layer_norm(y.view_of_data(), mean.view_of_data(), rstd.view_of_data(), x.view_of_data(),
-                  view_of(weight), view_of(bias), eps);
-  return record("layer_norm", y, {x, weight, bias},
-                LayerNormGradient{Saved(x), weight.defined() ? Saved(weight) : Saved(), weight.defined(),
-                                  needs_grad(x), needs_grad(weight), needs_grad(bias), mean, rstd,
-                                  bias.defined() ? bias.dtype() : f32, eps});
+      .layer_norm(y.view_of_data(), mean.view_of_data(), rstd.view_of_data(), x.view_of_data(), view_of(weight),
+                  view_of(bias), eps);
+  return record(
+      "layer_norm", y, {x, weight, bias},
+      LayerNormGradient{Saved(x), weight.defined() ? Saved(weight) : Saved(), weight.defined(), needs_grad(x),
+                        needs_grad(weight), needs_grad(bias), mean, rstd, bias.defined() ? bias.dtype() : f32, eps});
 }
 
 }  // namespace
@@ -252,10 +246,10 @@ Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& 
                   double eps) {
   check_input(x, "layer_norm");
   const std::size_t rank = x.shape().size(), last = normalized_shape.size();
-  check(last > 0 && last <= rank &&
-            std::equal(normalized_shape.begin(), normalized_shape.end(), x.shape().end() - last),
-        "layer_norm: normalized_shape is {}, expected the last dimensions of the input, which has shape {}",
-        normalized_shape.str(), x.shape().str());
+  check(
+      last > 0 && last <= rank && std::equal(normalized_shape.begin(), normalized_shape.end(), x.shape().end() - last),
+      "layer_norm: normalized_shape is {}, expected the last dimensions of the input, which has shape {}",
+      normalized_shape.str(), x.shape().str());
   check_parameter(weight, normalized_shape, x, "layer_norm", "weight");
   check_parameter(bias, normalized_shape, x, "layer_norm", "bias");
   const std::int64_t n = normalized_shape.numel();

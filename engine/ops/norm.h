@@ -19,7 +19,7 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, con
 
 /// The same over the last dimensions of x, which must be `normalized_shape` (Ba, Kiros and Hinton, 2016).
 /// weight and bias have that shape, or are undefined.
-Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight = {},
-                  const Tensor& bias = {}, double eps = 1e-5);
+Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight = {}, const Tensor& bias = {},
+                  double eps = 1e-5);
 
 }  // namespace halfgrad

@@ -26,15 +26,15 @@ Shape output_shape(const char* op, const Shape& x, const PoolGeometry& g) {
     const std::int64_t size = x[2 + axis], kernel = g.kernel[axis], stride = g.stride[axis];
     const std::int64_t padding = g.padding[axis], dilation = g.dilation[axis];
     const std::int64_t positions = detail::window_positions(op, size, kernel, stride, padding, dilation);
-    check(padding <= kernel / 2, "{}: padding {} is more than half of the kernel {}: use less padding", op,
-          padding, kernel);
+    check(padding <= kernel / 2, "{}: padding {} is more than half of the kernel {}: use less padding", op, padding,
+          kernel);
     // A dilated window may step over a small input altogether.
     for (std::int64_t i = 0; dilation > 1 && padding > 0 && i < positions; ++i) {
       const std::int64_t start = i * stride - padding;
       const std::int64_t first = start >= 0 ? start : start + (-start + dilation - 1) / dilation * dilation;
       check(first < size && first <= start + dilation * (kernel - 1),
-            "{}: with dilation {} and padding {}, window {} of kernel {} sees only padding: use less of them",
-            op, dilation, padding, i, kernel);
+            "{}: with dilation {} and padding {}, window {} of kernel {} sees only padding: use less of them", op,
+            dilation, padding, i, kernel);
     }
     y[2 + axis] = positions;
   }
@@ -82,8 +82,7 @@ Tensor average(const char* op, const Tensor& x, const Shape& shape, const PoolGe
 
 Tensor avg_pool2d_gradient(const char* op, const Tensor& dy, const Layout& x, const PoolGeometry& geometry) {
   const Tensor dx = x.empty_like(dy);
-  if (dx.numel() > 0)
-    backend_for(dy.device()).avg_pool2d_backward(dx.view_of_data(), dy.view_of_data(), geometry);
+  if (dx.numel() > 0) backend_for(dy.device()).avg_pool2d_backward(dx.view_of_data(), dy.view_of_data(), geometry);
   return record("avg_pool2d_gradient", dx, {dy}, [op, shape = dy.shape(), geometry](const Tensor& g) {
     return Tensors{average(op, g, shape, geometry)};
   });
@@ -101,8 +100,7 @@ Tensor max_pool2d(const Tensor& x, Pair kernel, const PoolOptions& options) {
   if (needs_grad(x)) index = empty_strided(shape, y.strides(), i64, x.device());
   if (y.numel() > 0)
     backend_for(x.device())
-        .max_pool2d(y.view_of_data(), index.defined() ? index.view_of_data() : View{}, x.view_of_data(),
-                    geometry);
+        .max_pool2d(y.view_of_data(), index.defined() ? index.view_of_data() : View{}, x.view_of_data(), geometry);
   return record("max_pool2d", y, {x}, [index, layout = Layout(x)](const Tensor& dy) {
     return Tensors{max_pool2d_gradient(dy, index, layout)};
   });

@@ -29,8 +29,8 @@ struct Extent {
 };
 
 void check_float(const Tensor& x, const char* op) {
-  check(!x.defined() || is_floating(x.dtype()),
-        "{}: the tensor is {}; expected a float type, convert it with to(f32)", op, name_of(x.dtype()));
+  check(!x.defined() || is_floating(x.dtype()), "{}: the tensor is {}; expected a float type, convert it with to(f32)",
+        op, name_of(x.dtype()));
 }
 
 Tensor reduce(ReduceOp op, const Tensor& x, const Extent& extent, DType dtype, double scale = 1) {
@@ -126,8 +126,7 @@ Tensor flattened(const Tensor& x, const char* op) {
 Tensor running_sum(const Tensor& x, int dim, bool reverse) {
   Tensor y = empty(x.shape(), accumulated(x.dtype()), x.device());
   backend_for(x.device()).cumsum(y.view_of_data(), x.view_of_data(), dim, reverse);
-  return record("cumsum", y, {x},
-                [dim, reverse](const Tensor& dy) { return Tensors{running_sum(dy, dim, !reverse)}; });
+  return record("cumsum", y, {x}, [dim, reverse](const Tensor& dy) { return Tensors{running_sum(dy, dim, !reverse)}; });
 }
 
 }  // namespace
@@ -142,10 +141,9 @@ Tensor mean(const Tensor& x, const Shape& dims, bool keepdim) {
   check_float(x, "mean");
   const Extent extent(x, dims, keepdim, "mean");
   const double scale = 1 / static_cast<double>(extent.count);  // of nothing: 0 * infinity, NaN
-  return record("mean", reduce(ReduceOp::sum, x, extent, x.dtype(), scale), {x},
-                [extent, scale, shape = x.shape()](const Tensor& dy) {
-                  return Tensors{spread(dy * scale, extent, shape)};
-                });
+  return record(
+      "mean", reduce(ReduceOp::sum, x, extent, x.dtype(), scale), {x},
+      [extent, scale, shape = x.shape()](const Tensor& dy) { return Tensors{spread(dy * scale, extent, shape)}; });
 }
 
 Tensor prod(const Tensor& x, const Shape& dims, bool keepdim) {
@@ -171,8 +169,7 @@ Tensor var(const Tensor& x, const Shape& dims, bool keepdim, double correction) 
   const Extent extent(x, dims, keepdim, "var");
   return widened(x, [&](const Tensor& v) {
     const Tensor distance = v - mean(v, extent.dims, true);
-    return sum(square(distance), extent.dims, keepdim) /
-           std::fmax(0, static_cast<double>(extent.count) - correction);
+    return sum(square(distance), extent.dims, keepdim) / std::fmax(0, static_cast<double>(extent.count) - correction);
   });
 }
 

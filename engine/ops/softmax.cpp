@@ -11,8 +11,7 @@ namespace {
 Tensor gradient(const Tensor& dy, const Tensor& y, int dim, bool log) {
   if (!grad_enabled()) {
     Tensor dx = empty_like(y);
-    backend_for(y.device())
-        .softmax_backward(dx.view_of_data(), dy.view_of_data(), y.view_of_data(), dim, log);
+    backend_for(y.device()).softmax_backward(dx.view_of_data(), dy.view_of_data(), y.view_of_data(), dim, log);
     return dx;
   }
   const DType compute = compute_dtype(y.dtype());
@@ -29,8 +28,7 @@ Tensor along(const Tensor& x, std::int64_t dim, bool log, const char* name) {
   const int d = normalize_dim(dim, x.rank(), name);
   Tensor y = empty_like(x);
   backend_for(x.device()).softmax(y.view_of_data(), x.view_of_data(), d, log);
-  return record(name, y, {x},
-                [d, log](const Tensor& dy, const Tensor& y) { return Tensors{gradient(dy, y, d, log)}; });
+  return record(name, y, {x}, [d, log](const Tensor& dy, const Tensor& y) { return Tensors{gradient(dy, y, d, log)}; });
 }
 
 }  // namespace

@@ -24,8 +24,8 @@ namespace detail {
 
 /// At how many positions a window fits: floor((size + 2*padding - dilation*(kernel - 1) - 1) / stride) + 1.
 /// Throws Error naming `op` when a number makes no sense or the window fits nowhere.
-inline std::int64_t window_positions(const char* op, std::int64_t size, std::int64_t kernel,
-                                     std::int64_t stride, std::int64_t padding, std::int64_t dilation) {
+inline std::int64_t window_positions(const char* op, std::int64_t size, std::int64_t kernel, std::int64_t stride,
+                                     std::int64_t padding, std::int64_t dilation) {
   constexpr std::int64_t limit = INT32_MAX;  // so that nothing below overflows
   check(kernel >= 1 && stride >= 1 && dilation >= 1 && padding >= 0 &&
             std::max({size, kernel, stride, dilation, padding}) <= limit,

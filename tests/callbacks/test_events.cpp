@@ -9,8 +9,7 @@ using namespace halfgrad::test;
 namespace {
 using Events = std::vector<std::string>;
 
-const Events training_batch = {"batch_begin",  "loss_begin", "backward_begin",
-                               "backward_end", "step_end",   "batch_end"};
+const Events training_batch = {"batch_begin", "loss_begin", "backward_begin", "backward_end", "step_end", "batch_end"};
 const Events validation_batch = {"valid batch_begin", "valid loss_begin", "valid batch_end"};
 
 void append(Events& to, const Events& events) { to.insert(to.end(), events.begin(), events.end()); }
@@ -24,9 +23,7 @@ struct Thrower : Callback {
   int order() const override { return -50; }
   void on_train_begin(Learner&) override { at("train_begin"); }
   void on_epoch_begin(Learner&) override { at("epoch_begin"); }
-  void on_batch_begin(Learner& learn) override {
-    at(learn.state.train ? "batch_begin" : "valid batch_begin");
-  }
+  void on_batch_begin(Learner& learn) override { at(learn.state.train ? "batch_begin" : "valid batch_begin"); }
   void on_loss_begin(Learner& learn) override { at(learn.state.train ? "loss_begin" : "valid loss_begin"); }
   void on_backward_begin(Learner&) override { at("backward_begin"); }
   void on_backward_end(Learner&) override { at("backward_end"); }
@@ -94,8 +91,7 @@ TEST_CASE("callbacks run by order, equal ones as they were added") {
   nn::Sequential model = small_mlp();
   std::string order;
   Learner learn(small_data(48), model, nn::cross_entropy, {.silent = true});
-  for (const auto& [name, at] :
-       std::vector<std::pair<char, int>>{{'c', 0}, {'e', 5}, {'d', 0}, {'a', -20}, {'b', -20}})
+  for (const auto& [name, at] : std::vector<std::pair<char, int>>{{'c', 0}, {'e', 5}, {'d', 0}, {'a', -20}, {'b', -20}})
     learn.add(std::make_shared<OnBatchEnd>(
         [&order, name = name](Learner& l) {
           if (l.state.train) order += name;
@@ -107,9 +103,9 @@ TEST_CASE("callbacks run by order, equal ones as they were added") {
 
 TEST_CASE("an exception in any event ends the run after on_train_end, and the next run is as good as new") {
   for (const bool fp16 : {false, true}) {
-    for (const char* event : {"train_begin", "epoch_begin", "batch_begin", "loss_begin", "backward_begin",
-                              "backward_end", "step_end", "batch_end", "valid batch_begin",
-                              "valid loss_begin", "valid batch_end", "epoch_end", "train_end"}) {
+    for (const char* event :
+         {"train_begin", "epoch_begin", "batch_begin", "loss_begin", "backward_begin", "backward_end", "step_end",
+          "batch_end", "valid batch_begin", "valid loss_begin", "valid batch_end", "epoch_end", "train_end"}) {
       CAPTURE(event);
       nn::Sequential model = small_mlp();
       const auto trace = std::make_shared<Trace>();
@@ -152,14 +148,12 @@ TEST_CASE("skip_bwd, skip_step and skip_zero leave out what they say, for one ba
   SUBCASE("skip_bwd: no gradients, so the step moves nothing") {
     learn.add(std::make_shared<OnBackwardBegin>([](Learner& l) { l.state.skip_bwd = true; }));
     learn.fit(1);
-    CHECK(parameter().to_vector<double>() ==
-          std::vector<double>(before.begin(), before.begin() + parameter().numel()));
+    CHECK(parameter().to_vector<double>() == std::vector<double>(before.begin(), before.begin() + parameter().numel()));
   }
   SUBCASE("skip_step") {
     learn.add(std::make_shared<OnBackwardBegin>([](Learner& l) { l.state.skip_step = true; }));
     learn.fit(1);
-    CHECK(parameter().to_vector<double>() ==
-          std::vector<double>(before.begin(), before.begin() + parameter().numel()));
+    CHECK(parameter().to_vector<double>() == std::vector<double>(before.begin(), before.begin() + parameter().numel()));
   }
   SUBCASE("skip_zero keeps the gradients for the next batch") {
     bool kept = false;
@@ -234,8 +228,7 @@ TEST_CASE("what callbacks replace is what the loop goes on with") {
   };
   for (const bool fp16 : {false, true}) {
     nn::Sequential model = small_mlp();
-    Learner learn(small_data(), model, nn::cross_entropy,
-                  {.callbacks = {std::make_shared<Replace>()}, .silent = true});
+    Learner learn(small_data(), model, nn::cross_entropy, {.callbacks = {std::make_shared<Replace>()}, .silent = true});
     if (fp16) learn.to_fp16();
     learn.fit(1);
     CHECK(learn.recorder().losses[0] == doctest::Approx(std::log(3.0)));
@@ -298,8 +291,7 @@ TEST_CASE("zero epochs and data without batches are fine") {
 }
 
 TEST_CASE("f32 training stops at a loss that is not finite, and says where it came from") {
-  const auto stop =
-      std::make_shared<OnBatchEnd>([](Learner& l) { l.state.stop_training = l.state.stop_epoch = true; });
+  const auto stop = std::make_shared<OnBatchEnd>([](Learner& l) { l.state.stop_training = l.state.stop_epoch = true; });
   for (const bool bad_input : {true, false}) {
     std::vector<float> x(40, 1.0f);
     std::vector<float> y(10, 0.0f);
@@ -310,8 +302,7 @@ TEST_CASE("f32 training stops at a loss that is not finite, and says where it ca
     nn::Linear model(4, 1);
     Learner learn({loader, {}}, model, nn::mse_loss, {.silent = true});
     const std::string message = message_of([&] { learn.fit(1); });
-    CHECK(contains(message,
-                   bad_input ? "input 0 of batch 1 of epoch 0" : "the loss is nan in batch 1 of epoch 0"));
+    CHECK(contains(message, bad_input ? "input 0 of batch 1 of epoch 0" : "the loss is nan in batch 1 of epoch 0"));
     for (const double w : weights(model)) CHECK(std::isfinite(w));
 
     learn.add(stop);  // a callback that deals with it keeps the error away

@@ -10,9 +10,7 @@ using namespace halfgrad::test;
 
 namespace {
 
-optim::OptimizerFactory momentum_sgd() {
-  return optim::sgd({.lr = 0.05, .momentum = 0.9, .weight_decay = 0.01});
-}
+optim::OptimizerFactory momentum_sgd() { return optim::sgd({.lr = 0.05, .momentum = 0.9, .weight_decay = 0.01}); }
 
 /// `n` batches' losses become one: skips step and zeroing for all but the last of n batches.
 struct Accumulate : Callback {
@@ -84,8 +82,7 @@ TEST_CASE("to_fp16 converts all but batchnorm, and casts floating inputs only") 
     std::vector<DType> seen;
   } model;
   const std::vector<bool> flags(12, true);
-  const data::TensorDataset dataset({randint(0, 5, {12}), ones({12, 8}), from_vector(flags)},
-                                    {zeros({12}, i64)});
+  const data::TensorDataset dataset({randint(0, 5, {12}), ones({12, 8}), from_vector(flags)}, {zeros({12}, i64)});
   data::DataLoader loader(dataset, {.batch_size = 6});
   Learner learn({loader, loader}, model, nn::cross_entropy, {.silent = true});
   model.norm.weight.detach().fill_(1.0 / 3);  // not a half
@@ -148,8 +145,7 @@ TEST_CASE("the fused step gives the bits of the plain sequence") {
         for (int epoch = 0; epoch < 5; ++epoch) {
           learn.fit(1);
           for (const data::Batch& batch : by_hand) {
-            const Tensor loss =
-                nn::cross_entropy(cast(plain(batch.inputs[0].to(f16)), f32), batch.targets[0]);
+            const Tensor loss = nn::cross_entropy(cast(plain(batch.inputs[0].to(f16)), f32), batch.targets[0]);
             (loss * scale).backward();
             CHECK(plain_mixed_precision_step(params, values, *optimizer, scale, clip));
             plain.zero_grad();
@@ -208,8 +204,7 @@ TEST_CASE("a parameter without gradient is left alone, with flat masters too") {
   for (const bool flat : {false, true}) {
     manual_seed(1);
     Unused model;
-    Learner learn(small_data(), model, nn::cross_entropy,
-                  {.opt = optim::adamw({.weight_decay = 0.5}), .silent = true});
+    Learner learn(small_data(), model, nn::cross_entropy, {.opt = optim::adamw({.weight_decay = 0.5}), .silent = true});
     learn.to_fp16({.flat_master = flat});
     const std::vector<double> unused = model.unused.weight.to_vector<double>(),
                               used = model.used.weight.to_vector<double>();
@@ -219,12 +214,10 @@ TEST_CASE("a parameter without gradient is left alone, with flat masters too") {
   }
 }
 
-TEST_CASE(
-    "a batch that overflows in the model is skipped and does not reach batchnorm's running statistics") {
+TEST_CASE("a batch that overflows in the model is skipped and does not reach batchnorm's running statistics") {
   std::vector<float> x(32 * 8, 0.5f);
   for (std::size_t i = 16 * 8; i < x.size(); ++i) x[i] = 1e6f;  // finite in f32, inf in f16
-  const data::DataLoader loader(data::TensorDataset(from_vector(x, {32, 8}), zeros({32}, i64)),
-                                {.batch_size = 16});
+  const data::DataLoader loader(data::TensorDataset(from_vector(x, {32, 8}), zeros({32}, i64)), {.batch_size = 16});
   nn::Sequential model = small_mlp();
   Learner learn({loader, {}}, model, nn::cross_entropy, {.silent = true});
   learn.to_fp16();

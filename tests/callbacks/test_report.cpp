@@ -21,8 +21,8 @@ namespace {
 std::string report_of(bool fp16) {
   manual_seed(1);
   auto model = nn::Sequential(nn::Linear(4, 8), nn::ReLU(), nn::Linear(8, 3));
-  Learner learn(data::blobs({.n = 100, .features = 4, .classes = 3, .seed = 1, .batch_size = 20}), model, nn::cross_entropy,
-                {.opt = optim::sgd({.lr = 0.1}), .metrics = {accuracy}, .silent = true});
+  Learner learn(data::blobs({.n = 100, .features = 4, .classes = 3, .seed = 1, .batch_size = 20}), model,
+                nn::cross_entropy, {.opt = optim::sgd({.lr = 0.1}), .metrics = {accuracy}, .silent = true});
   if (fp16) learn.to_fp16();
   learn.fit_one_cycle(2, 0.1);
   return html_report(learn);

@@ -38,8 +38,7 @@ TEST_CASE("mse is computed in f32 and does not broadcast") {
 }
 
 TEST_CASE("averages weigh samples, not batches") {
-  const std::vector<Metric> metrics = {
-      {"first", [](const Tensor& output, const Tensor&) { return output.item(); }}};
+  const std::vector<Metric> metrics = {{"first", [](const Tensor& output, const Tensor&) { return output.item(); }}};
   MetricAverages averages(metrics);
   CHECK(averages.values().empty());
   averages.add(1, Tensor(4.0), zeros({3}));
@@ -123,8 +122,7 @@ TEST_CASE("rates and weight decay: what fit is given, else the Learner's, else t
 TEST_CASE("the Recorder keeps losses and metrics of the last run") {
   for (const bool fp16 : {false, true}) {
     nn::Sequential model = small_mlp();
-    Learner learn(small_data(), model, nn::cross_entropy,
-                  {.metrics = {accuracy, top_k_accuracy(2)}, .silent = true});
+    Learner learn(small_data(), model, nn::cross_entropy, {.metrics = {accuracy, top_k_accuracy(2)}, .silent = true});
     if (fp16) learn.to_fp16();
     learn.fit(1);
     learn.fit(2);
@@ -144,9 +142,8 @@ TEST_CASE("the Recorder keeps losses and metrics of the last run") {
 TEST_CASE("the epoch table is aligned, and there is no bar where nobody looks") {
   nn::Sequential model = small_mlp();
   std::ostringstream out;
-  Learner learn(
-      small_data(), model, nn::cross_entropy,
-      {.metrics = {accuracy}, .callbacks = {std::make_shared<Progress>(out, false)}, .silent = true});
+  Learner learn(small_data(), model, nn::cross_entropy,
+                {.metrics = {accuracy}, .callbacks = {std::make_shared<Progress>(out, false)}, .silent = true});
   learn.fit(2);
   std::istringstream lines(out.str());
   std::string header, row;
@@ -155,12 +152,9 @@ TEST_CASE("the epoch table is aligned, and there is no bar where nobody looks") 
   for (int epoch = 0; epoch < 2; ++epoch) {
     REQUIRE(std::getline(lines, row));
     CHECK(row.substr(0, 10) == std::to_string(epoch) + "         ");
-    CHECK(std::stod(row.substr(10, 12)) ==
-          doctest::Approx(learn.recorder().epochs[epoch].train_loss).epsilon(1e-4));
-    CHECK(std::stod(row.substr(22, 12)) ==
-          doctest::Approx(learn.recorder().epochs[epoch].metrics[0]).epsilon(1e-4));
-    CHECK(std::stod(row.substr(34, 10)) ==
-          doctest::Approx(learn.recorder().epochs[epoch].metrics[1]).epsilon(1e-4));
+    CHECK(std::stod(row.substr(10, 12)) == doctest::Approx(learn.recorder().epochs[epoch].train_loss).epsilon(1e-4));
+    CHECK(std::stod(row.substr(22, 12)) == doctest::Approx(learn.recorder().epochs[epoch].metrics[0]).epsilon(1e-4));
+    CHECK(std::stod(row.substr(34, 10)) == doctest::Approx(learn.recorder().epochs[epoch].metrics[1]).epsilon(1e-4));
     CHECK(row.substr(44) == "00:00");
   }
   CHECK_FALSE(std::getline(lines, row));
@@ -177,9 +171,8 @@ TEST_CASE("the bar shows batches, loss and time left, and is gone before the tab
   };
   nn::Sequential model = small_mlp();
   std::ostringstream out;
-  Learner learn(
-      small_data(24), model, nn::cross_entropy,
-      {.callbacks = {std::make_shared<Slow>(), std::make_shared<Progress>(out, true)}, .silent = true});
+  Learner learn(small_data(24), model, nn::cross_entropy,
+                {.callbacks = {std::make_shared<Slow>(), std::make_shared<Progress>(out, true)}, .silent = true});
   learn.fit(1);
   CHECK(contains(out.str(), "1/3  loss "));
   CHECK(contains(out.str(), " left"));
@@ -189,9 +182,8 @@ TEST_CASE("the bar shows batches, loss and time left, and is gone before the tab
 TEST_CASE("what has no value in the table is a dash") {
   nn::Sequential model = small_mlp();
   std::ostringstream out;
-  Learner learn(
-      {small_data().train, {}}, model, nn::cross_entropy,
-      {.metrics = {accuracy}, .callbacks = {std::make_shared<Progress>(out, false)}, .silent = true});
+  Learner learn({small_data().train, {}}, model, nn::cross_entropy,
+                {.metrics = {accuracy}, .callbacks = {std::make_shared<Progress>(out, false)}, .silent = true});
   learn.fit(1);
   CHECK(contains(out.str(), "-           -         00:00"));
 }

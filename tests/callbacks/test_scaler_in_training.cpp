@@ -79,8 +79,7 @@ Outcome by_hand(const Case& c, const std::vector<std::vector<double>>& batches) 
         w[i] -= lr * wd * w[i];
         m[i] = momentum * m[i] + (1 - momentum) * g[i];
         v[i] = beta2 * v[i] + (1 - beta2) * g[i] * g[i];
-        w[i] -=
-            lr * (m[i] / (1 - std::pow(momentum, t))) / (std::sqrt(v[i] / (1 - std::pow(beta2, t))) + eps);
+        w[i] -= lr * (m[i] / (1 - std::pow(momentum, t))) / (std::sqrt(v[i] / (1 - std::pow(beta2, t))) + eps);
       }
     }
     if (c.dynamic && ++noskip == max_noskip) {
@@ -101,9 +100,8 @@ void check_case(const Case& c, bool flat) {
   Weights model;
   const LossFn loss = [](const Tensor& output, const Tensor& target) { return sum(output * target); };
   const optim::OptimizerFactory opt =
-      c.opt == Opt::sgd
-          ? optim::sgd({.lr = lr, .momentum = momentum, .weight_decay = wd})
-          : optim::adamw({.lr = lr, .beta1 = momentum, .beta2 = beta2, .eps = eps, .weight_decay = wd});
+      c.opt == Opt::sgd ? optim::sgd({.lr = lr, .momentum = momentum, .weight_decay = wd})
+                        : optim::adamw({.lr = lr, .beta1 = momentum, .beta2 = beta2, .eps = eps, .weight_decay = wd});
   Learner learn({loader, {}}, model, loss,
                 {.opt = opt, .callbacks = {std::make_shared<Overflow>(c.overflows)}, .silent = true});
   learn.to_fp16({.loss_scale = c.loss_scale,
@@ -140,24 +138,15 @@ TEST_CASE("the state machine and the weights follow the model by hand") {
           CAPTURE(flat);
           CAPTURE(clip.has_value());
           CAPTURE(static_cast<int>(opt));
-          check_case({.opt = opt, .dynamic = true, .loss_scale = 1024, .clip = clip, .overflows = overflows},
-                     flat);
+          check_case({.opt = opt, .dynamic = true, .loss_scale = 1024, .clip = clip, .overflows = overflows}, flat);
           // at the floor, and where doubling meets the cap
-          check_case({.opt = opt, .dynamic = true, .loss_scale = 2, .clip = clip, .overflows = overflows},
-                     flat);
-          check_case({.opt = opt, .dynamic = true, .loss_scale = 1, .clip = clip, .overflows = overflows},
-                     flat);
-          check_case({.opt = opt,
-                      .dynamic = true,
-                      .loss_scale = 64,
-                      .clip = clip,
-                      .max_scale = 128,
-                      .overflows = overflows},
-                     flat);
+          check_case({.opt = opt, .dynamic = true, .loss_scale = 2, .clip = clip, .overflows = overflows}, flat);
+          check_case({.opt = opt, .dynamic = true, .loss_scale = 1, .clip = clip, .overflows = overflows}, flat);
+          check_case(
+              {.opt = opt, .dynamic = true, .loss_scale = 64, .clip = clip, .max_scale = 128, .overflows = overflows},
+              flat);
           // static scales are checked as well, those at and below 1 too
           for (const double scale : {512.0, 1.0, 0.5})
-            check_case(
-                {.opt = opt, .dynamic = false, .loss_scale = scale, .clip = clip, .overflows = overflows},
-                flat);
+            check_case({.opt = opt, .dynamic = false, .loss_scale = scale, .clip = clip, .overflows = overflows}, flat);
         }
 }

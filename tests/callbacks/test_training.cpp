@@ -15,8 +15,8 @@ namespace {
 std::vector<double> train_200_steps(const std::optional<MixedPrecisionOptions>& precision,
                                     const optim::OptimizerFactory& opt) {
   manual_seed(11);
-  nn::Sequential model(nn::Linear(16, 64), nn::BatchNorm1d(64), nn::ReLU(), nn::Dropout(0.25),
-                       nn::Linear(64, 32), nn::Tanh(), nn::Linear(32, 4));
+  nn::Sequential model(nn::Linear(16, 64), nn::BatchNorm1d(64), nn::ReLU(), nn::Dropout(0.25), nn::Linear(64, 32),
+                       nn::Tanh(), nn::Linear(32, 4));
   data::DataLoader loader(classes_dataset(256, 16, 4), {.batch_size = 64, .shuffle = true, .seed = 2});
   Learner learn({loader, {}}, model, nn::cross_entropy, {.opt = opt, .silent = true});
   if (precision) learn.to_fp16(*precision);
@@ -36,8 +36,7 @@ struct OneWeight : nn::Module {
 double weight_after_100_steps(double gradient, double lr, const MixedPrecisionOptions& options) {
   OneWeight model;
   const data::DataLoader loader(data::TensorDataset(ones({100, 1}), zeros({100, 1})), {.batch_size = 1});
-  Learner learn({loader, {}}, model,
-                [=](const Tensor& output, const Tensor&) { return sum(output) * gradient; },
+  Learner learn({loader, {}}, model, [=](const Tensor& output, const Tensor&) { return sum(output) * gradient; },
                 {.opt = optim::sgd({.lr = lr}), .silent = true});
   learn.to_fp16(options);
   learn.fit(1);
@@ -88,8 +87,7 @@ TEST_CASE("without loss scaling, gradients below 2^-25 are flushed to zero") {
   const MixedPrecisionOptions unscaled{.loss_scale = 1, .dynamic = false};
   CHECK(weight_after_100_steps(1e-8, 1e6, {}) == doctest::Approx(0).epsilon(1e-3));
   CHECK(weight_after_100_steps(1e-8, 1e6, unscaled) == 1);
-  CHECK(weight_after_100_steps(1e-3, 1, unscaled) ==
-        doctest::Approx(0.9).epsilon(1e-3));  // large ones arrive
+  CHECK(weight_after_100_steps(1e-3, 1, unscaled) == doctest::Approx(0.9).epsilon(1e-3));  // large ones arrive
 }
 
 TEST_CASE("f16 training ends where f32 training does") {

@@ -23,8 +23,8 @@ namespace halfgrad::test {
 inline constexpr float inf = std::numeric_limits<float>::infinity();
 
 /// x [n, features] and classes i64 [n] that a linear model can tell apart; the same for the same seed.
-inline data::TensorDataset classes_dataset(std::int64_t n, std::int64_t features = 8,
-                                           std::int64_t classes = 3, std::uint64_t seed = 1) {
+inline data::TensorDataset classes_dataset(std::int64_t n, std::int64_t features = 8, std::int64_t classes = 3,
+                                           std::uint64_t seed = 1) {
   Generator generator(seed);
   std::vector<float> x;
   std::vector<std::int64_t> y;
@@ -39,8 +39,7 @@ inline data::TensorDataset classes_dataset(std::int64_t n, std::int64_t features
 /// Three training batches and two of validation (the last a short one), in a fixed order.
 inline data::Data small_data(std::int64_t batch_size = 16) {
   const data::LoaderOptions options{.batch_size = batch_size, .prefetch = 0};
-  return {data::DataLoader(classes_dataset(48), options),
-          data::DataLoader(classes_dataset(24, 8, 3, 2), options)};
+  return {data::DataLoader(classes_dataset(48), options), data::DataLoader(classes_dataset(24, 8, 3, 2), options)};
 }
 
 inline nn::Sequential small_mlp(std::uint64_t seed = 3) {
@@ -108,8 +107,6 @@ std::string message_of(F f) {
   return "";
 }
 
-inline bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
+inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 }  // namespace halfgrad::test

@@ -49,14 +49,12 @@ TEST_CASE("a TensorDataset refuses tensors that do not belong together, and item
   const Tensor x = zeros({4, 3});
   CHECK_THROWS_WITH_AS(TensorDataset(x, zeros({3})),
                        doctest::Contains("input 0 has 4 rows, but target 0 has shape [3]"), Error);
-  CHECK_THROWS_WITH_AS(TensorDataset({x, zeros({5, 3})}, {}), doctest::Contains("input 1 has shape [5, 3]"),
-                       Error);
+  CHECK_THROWS_WITH_AS(TensorDataset({x, zeros({5, 3})}, {}), doctest::Contains("input 1 has shape [5, 3]"), Error);
   CHECK_THROWS_WITH_AS(TensorDataset(Tensors{}, Tensors{}), doctest::Contains("no inputs"), Error);
   CHECK_THROWS_WITH_AS(TensorDataset(zeros({})), doctest::Contains("a single number"), Error);
   CHECK_THROWS_WITH_AS(TensorDataset{Tensor()}, doctest::Contains("undefined"), Error);
   const TensorDataset dataset(x);
-  CHECK_THROWS_WITH_AS(dataset.get({0, 4}), doctest::Contains("item 4 was asked for, but there are 4"),
-                       Error);
+  CHECK_THROWS_WITH_AS(dataset.get({0, 4}), doctest::Contains("item 4 was asked for, but there are 4"), Error);
   CHECK_THROWS_AS(dataset.get({-1}), Error);
 }
 

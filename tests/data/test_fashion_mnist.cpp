@@ -65,30 +65,25 @@ TEST_CASE("Fashion-MNIST is read from a folder of plain files and normalised") {
     }
   }
   CHECK(labels == std::vector<int>{0, 1, 9});
-  CHECK(pixels ==
-        std::vector<float>{-0.2860f / 0.3530f, (0.2f - 0.2860f) / 0.3530f, (1 - 0.2860f) / 0.3530f});
+  CHECK(pixels == std::vector<float>{-0.2860f / 0.3530f, (0.2f - 0.2860f) / 0.3530f, (1 - 0.2860f) / 0.3530f});
 }
 
 TEST_CASE("Fashion-MNIST that is missing, or not what it should be, is a clear error") {
-  CHECK_THROWS_WITH_AS(fashion_mnist({.dir = "/nowhere"}),
-                       doctest::Contains("apt install dataset-fashion-mnist"), Error);
-  CHECK_THROWS_WITH_AS(fashion_mnist({.dir = "/nowhere"}),
-                       doctest::Contains("/nowhere/t10k-images-idx3-ubyte"), Error);
+  CHECK_THROWS_WITH_AS(fashion_mnist({.dir = "/nowhere"}), doctest::Contains("apt install dataset-fashion-mnist"),
+                       Error);
+  CHECK_THROWS_WITH_AS(fashion_mnist({.dir = "/nowhere"}), doctest::Contains("/nowhere/t10k-images-idx3-ubyte"), Error);
   {
     const TinyFolder folder(2);
-    CHECK_THROWS_WITH_AS(fashion_mnist({.dir = folder.path()}),
-                         doctest::Contains("a label for each of the 3 images"), Error);
+    CHECK_THROWS_WITH_AS(fashion_mnist({.dir = folder.path()}), doctest::Contains("a label for each of the 3 images"),
+                         Error);
   }
   const TinyFolder folder(3, 10);
-  CHECK_THROWS_WITH_AS(fashion_mnist({.dir = folder.path()}), doctest::Contains("the label 10 for image 2"),
-                       Error);
-  CHECK_THROWS_WITH_AS(fashion_mnist({.dir = folder.path(), .valid_limit = -1}), doctest::Contains("limit"),
-                       Error);
-  std::filesystem::copy_file(folder.path() + "/t10k-labels-idx1-ubyte",
-                             folder.path() + "/t10k-images-idx3-ubyte",
+  CHECK_THROWS_WITH_AS(fashion_mnist({.dir = folder.path()}), doctest::Contains("the label 10 for image 2"), Error);
+  CHECK_THROWS_WITH_AS(fashion_mnist({.dir = folder.path(), .valid_limit = -1}), doctest::Contains("limit"), Error);
+  std::filesystem::copy_file(folder.path() + "/t10k-labels-idx1-ubyte", folder.path() + "/t10k-images-idx3-ubyte",
                              std::filesystem::copy_options::overwrite_existing);
-  CHECK_THROWS_WITH_AS(fashion_mnist({.dir = folder.path()}),
-                       doctest::Contains("holds u8 [3]; expected images"), Error);
+  CHECK_THROWS_WITH_AS(fashion_mnist({.dir = folder.path()}), doctest::Contains("holds u8 [3]; expected images"),
+                       Error);
 }
 
 TEST_CASE("Fashion-MNIST of Debian's package has the published sizes, classes and statistics") {

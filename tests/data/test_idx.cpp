@@ -23,12 +23,10 @@ namespace {
 class TestFile {
  public:
   TestFile(const std::string& bytes, bool compress = false)
-      : path_((std::filesystem::temp_directory_path() / ("halfgrad_idx_" + std::to_string(getpid())))
-                  .string()) {
+      : path_((std::filesystem::temp_directory_path() / ("halfgrad_idx_" + std::to_string(getpid()))).string()) {
     if (compress) {
       gzFile file = gzopen(path_.c_str(), "wb");
-      REQUIRE(gzwrite(file, bytes.data(), static_cast<unsigned>(bytes.size())) ==
-              static_cast<int>(bytes.size()));
+      REQUIRE(gzwrite(file, bytes.data(), static_cast<unsigned>(bytes.size())) == static_cast<int>(bytes.size()));
       REQUIRE(gzclose(file) == Z_OK);
     } else {
       std::ofstream(path_, std::ios::binary) << bytes;
@@ -125,8 +123,7 @@ TEST_CASE("an IDX array larger than a reading step arrives whole") {
 }
 
 TEST_CASE("an IDX file that is missing, a folder or empty is a clear error") {
-  CHECK_THROWS_WITH_AS(read_idx("/nowhere/train.idx"),
-                       doctest::Contains("'/nowhere/train.idx' (No such file"), Error);
+  CHECK_THROWS_WITH_AS(read_idx("/nowhere/train.idx"), doctest::Contains("'/nowhere/train.idx' (No such file"), Error);
   const std::string folder = std::filesystem::temp_directory_path().string();
   CHECK_THROWS_WITH_AS(read_idx(folder), doctest::Contains("is a folder"), Error);
   CHECK(contains(failure(""), "is empty"));

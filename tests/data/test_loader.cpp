@@ -83,8 +83,7 @@ TEST_CASE("a loader gives all items in order, the last batch short or dropped") 
 }
 
 TEST_CASE("a loader keeps several inputs and targets together") {
-  const Tensor a = arange(10, i64), b = arange(20, f32).view({10, 2}), c = arange(10, u8),
-               d = arange(10, f32);
+  const Tensor a = arange(10, i64), b = arange(20, f32).view({10, 2}), c = arange(10, u8), d = arange(10, f32);
   DataLoader loader(TensorDataset({a, b}, {c, d}), {.batch_size = 4, .shuffle = true});
   std::int64_t items = 0;
   for (const auto& [inputs, targets] : loader) {
@@ -105,8 +104,7 @@ TEST_CASE("shuffling gives every item once, in another order each epoch") {
   std::vector<std::vector<float>> orders;
   for (int epoch = 0; epoch < 3; ++epoch) {
     std::vector<float> order;
-    for (const std::vector<float>& batch : epoch_of(loader))
-      order.insert(order.end(), batch.begin(), batch.end());
+    for (const std::vector<float>& batch : epoch_of(loader)) order.insert(order.end(), batch.begin(), batch.end());
     orders.push_back(order);
     std::sort(order.begin(), order.end());
     REQUIRE(order.size() == 100);
@@ -118,8 +116,7 @@ TEST_CASE("shuffling gives every item once, in another order each epoch") {
 }
 
 TEST_CASE("an epoch depends on seed and number alone, not on prefetching or on other loops") {
-  LoaderOptions options{
-      .batch_size = 7, .shuffle = true, .seed = 3, .prefetch = 0, .transforms = {add_noise}};
+  LoaderOptions options{.batch_size = 7, .shuffle = true, .seed = 3, .prefetch = 0, .transforms = {add_noise}};
   DataLoader plain = counting(100, options);
   const Values first = epoch_of(plain), second = epoch_of(plain);
 
@@ -257,14 +254,11 @@ TEST_CASE("a value that is not finite is an error that names the item, unless it
 TEST_CASE("a dataset that returns the wrong number of rows is found out") {
   struct Wrong : Dataset {
     std::int64_t size() const override { return 10; }
-    Batch get(const std::vector<std::int64_t>&) const override {
-      return {.inputs = {zeros({2, 3})}, .targets = {}};
-    }
+    Batch get(const std::vector<std::int64_t>&) const override { return {.inputs = {zeros({2, 3})}, .targets = {}}; }
   };
   DataLoader loader(Wrong(), {.batch_size = 4});
   CHECK_THROWS_WITH_AS(loader.begin(),
-                       doctest::Contains("asked for 4 items, the dataset returned as input 0 the shape"),
-                       Error);
+                       doctest::Contains("asked for 4 items, the dataset returned as input 0 the shape"), Error);
 }
 
 TEST_CASE("loaders without data have no batches") {
@@ -279,10 +273,9 @@ TEST_CASE("loaders without data have no batches") {
 TEST_CASE("a loader refuses options that make no sense") {
   CHECK_THROWS_WITH_AS(counting(5, {.batch_size = 0}), doctest::Contains("batch_size is 0"), Error);
   CHECK_THROWS_WITH_AS(counting(5, {.prefetch = -1}), doctest::Contains("prefetch is -1"), Error);
-  CHECK_THROWS_WITH_AS(counting(5, {.batch_size = 6, .drop_last = true}),
-                       doctest::Contains("drop_last leaves nothing"), Error);
-  CHECK_THROWS_WITH_AS(counting(5, {.transforms = {Transform()}}), doctest::Contains("transforms is empty"),
+  CHECK_THROWS_WITH_AS(counting(5, {.batch_size = 6, .drop_last = true}), doctest::Contains("drop_last leaves nothing"),
                        Error);
+  CHECK_THROWS_WITH_AS(counting(5, {.transforms = {Transform()}}), doctest::Contains("transforms is empty"), Error);
   CHECK_THROWS_AS(DataLoader{DatasetPtr()}, Error);
   DataLoader loader = counting(5, {.batch_size = 2});
   CHECK_THROWS_AS(loader.set_epoch(-1), Error);

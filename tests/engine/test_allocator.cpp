@@ -42,7 +42,8 @@ TEST_CASE("a freed block serves the next request of its class without the system
 
 TEST_CASE("an impossible request is an error that says what was asked") {
   CachingAllocator allocator;
-  CHECK_THROWS_WITH_AS(allocator.allocate(std::size_t{1} << 60), doctest::Contains("asked for 1152921504606846976 bytes"), Error);
+  CHECK_THROWS_WITH_AS(allocator.allocate(std::size_t{1} << 60),
+                       doctest::Contains("asked for 1152921504606846976 bytes"), Error);
 }
 
 TEST_CASE("tensors give their memory back") {

@@ -52,8 +52,10 @@ TEST_CASE("a file is written whole and replaced whole") {
 
 TEST_CASE("a file that cannot be written is named, and nothing is left behind") {
   Folder folder;
-  CHECK_THROWS_WITH_AS(write_file_atomically(folder.path / "no" / "such.bin", "x"), doctest::Contains("such.bin' was not written"), Error);
+  CHECK_THROWS_WITH_AS(write_file_atomically(folder.path / "no" / "such.bin", "x"),
+                       doctest::Contains("such.bin' was not written"), Error);
   fs::create_directory(folder.path / "taken");
-  CHECK_THROWS_WITH_AS(write_file_atomically(folder.path / "taken", "x"), doctest::Contains("cannot be put in its place"), Error);
+  CHECK_THROWS_WITH_AS(write_file_atomically(folder.path / "taken", "x"),
+                       doctest::Contains("cannot be put in its place"), Error);
   CHECK(folder.files() == 1);
 }

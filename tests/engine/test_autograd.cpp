@@ -37,7 +37,9 @@ TEST_CASE("a tensor that is read twice gets both gradients") {
 TEST_CASE("a gradient whose elements share memory is not added to in place") {
   Tensor x = leaf({1, 2, 3});
   Tensor y = x * 1;
-  Tensor a = record("weighted", ones({}, f64), {y}, [](const Tensor& dy) { return Tensors{dy * tensor({1, 2, 3}, f64)}; });
+  Tensor a = record("weighted", ones({}, f64), {y}, [](const Tensor& dy) {
+    return Tensors{dy * tensor({1, 2, 3}, f64)};
+  });
   Tensor b = record("total", ones({}, f64), {y}, [](const Tensor& dy) { return Tensors{(dy * 2).expand({3})}; });
   (a + b).backward();  // b first
   CHECK(values(x.grad()) == Values{3, 4, 5});
@@ -59,7 +61,8 @@ TEST_CASE("a leaf's gradient has the leaf's dtype and layout") {
 }
 
 TEST_CASE("broadcast operands get the sum of their gradient") {
-  Tensor x = zeros({2, 3}, f64).requires_grad_(), row = leaf({1, 2, 3}), number = leaf({5}).view({}).detach().requires_grad_();
+  Tensor x = zeros({2, 3}, f64).requires_grad_(), row = leaf({1, 2, 3}),
+         number = leaf({5}).view({}).detach().requires_grad_();
   (x + row * number).backward(ones({2, 3}, f64));
   CHECK(values(row.grad()) == Values{10, 10, 10});
   CHECK(number.grad().item() == 12);
@@ -172,7 +175,9 @@ TEST_CASE("a saved tensor that is changed in place is caught") {
       NoGrad guard;
       w.add_(1);
     }
-    CHECK_THROWS_WITH_AS(y.backward(), doctest::Contains("backward of mul: a tensor of shape [1] that it needs was changed in place"), Error);
+    CHECK_THROWS_WITH_AS(y.backward(),
+                         doctest::Contains("backward of mul: a tensor of shape [1] that it needs was changed in place"),
+                         Error);
   }
   SUBCASE("an output") {
     Tensor y = exp(x);
@@ -249,7 +254,8 @@ TEST_CASE("inputs that do not need a gradient get none") {
 TEST_CASE("a gradient of the wrong shape from an op is reported with the op's name") {
   Tensor x = leaf({1, 2});
   Tensor y = record("broken", x.detach().clone(), {x}, [](const Tensor&) { return Tensors{ones({3}, f64)}; });
-  CHECK_THROWS_WITH_AS(y.backward(ones({2}, f64)), doctest::Contains("broken gave its input 'leaf' a gradient of shape [3]"), Error);
+  CHECK_THROWS_WITH_AS(y.backward(ones({2}, f64)),
+                       doctest::Contains("broken gave its input 'leaf' a gradient of shape [3]"), Error);
 }
 
 TEST_CASE("an exception in the middle leaves the switch as it was, and a later backward works") {

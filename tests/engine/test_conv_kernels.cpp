@@ -70,10 +70,9 @@ struct Sums {
     double worst = 0;
     got.for_each([&](std::int64_t at) {
       const double error = static_cast<double>(std::abs(got.get(at) - value[at]));
-      const double bound = error_bound(got.view.dtype, terms[at], static_cast<double>(magnitude[at]),
-                                       static_cast<double>(value[at]));
-      if (!(error <= bound))
-        worst = std::isfinite(error) && bound > 0 ? std::max(worst, error / bound) : HUGE_VAL;
+      const double bound =
+          error_bound(got.view.dtype, terms[at], static_cast<double>(magnitude[at]), static_cast<double>(value[at]));
+      if (!(error <= bound)) worst = std::isfinite(error) && bound > 0 ? std::max(worst, error / bound) : HUGE_VAL;
     });
     INFO(what, ": worst error in units of its bound");
     CHECK(worst <= 1);
@@ -94,10 +93,10 @@ const Layout kLayouts[] = {
 };
 
 void check_case(const Case& c, DType dtype, const Layout& layout) {
-  INFO(name_of(dtype), " x ", c.x().str(), " w ", c.w().str(), " y ", c.y().str(), " stride ",
-       c.geometry.stride[0], ",", c.geometry.stride[1], " padding ", c.geometry.padding[0], ",",
-       c.geometry.padding[1], " dilation ", c.geometry.dilation[0], ",", c.geometry.dilation[1], " groups ",
-       c.geometry.groups, " layout ", &layout - kLayouts);
+  INFO(name_of(dtype), " x ", c.x().str(), " w ", c.w().str(), " y ", c.y().str(), " stride ", c.geometry.stride[0],
+       ",", c.geometry.stride[1], " padding ", c.geometry.padding[0], ",", c.geometry.padding[1], " dilation ",
+       c.geometry.dilation[0], ",", c.geometry.dilation[1], " groups ", c.geometry.groups, " layout ",
+       &layout - kLayouts);
   Array x(dtype, c.x(), layout.x, layout.gap), w(dtype, c.w(), layout.w, layout.gap);
   Array y(dtype, c.y(), layout.y, layout.gap), dy(y), bias(dtype, {c.outputs});
   Array dx(x), dw(w);

@@ -66,8 +66,7 @@ void check_product(DType dtype, std::int64_t batch, std::int64_t m, std::int64_t
   b.fill(2);
   bias.fill(3);
   cpu::gemm(c.view, a.view, b.view, with_bias ? bias.view : View());
-  INFO(name_of(dtype), " ", batch, " x ", m, " x ", n, " x ", k, ", layout ", &layout - kLayouts, ", bias ",
-       with_bias);
+  INFO(name_of(dtype), " ", batch, " x ", m, " x ", n, " x ", k, ", layout ", &layout - kLayouts, ", bias ", with_bias);
   CHECK(worst_error(c, a, b, with_bias ? &bias : nullptr) <= 1);
   CHECK(c.gaps_untouched());
 }
@@ -204,8 +203,7 @@ TEST_CASE("gemm: the same bits with any number of threads") {
       for (const auto& size : {Shape{1, 128, 256, 784}, Shape{1, 700, 300, 520}, Shape{50, 30, 40, 50},
                                Shape{1, 3, 1000, 700}, Shape{1, 1000, 2, 900}})
         for (const Layout& layout : {kLayouts[0], kLayouts[1]}) {
-          Array a(dtype, {size[0], size[1], size[3]}, layout.a),
-              b(dtype, {size[0], size[3], size[2]}, layout.b);
+          Array a(dtype, {size[0], size[1], size[3]}, layout.a), b(dtype, {size[0], size[3], size[2]}, layout.b);
           a.fill(1);
           b.fill(2);
           Array one(dtype, {size[0], size[1], size[2]}), other(one);

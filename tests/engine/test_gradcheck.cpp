@@ -50,9 +50,8 @@ TEST_CASE("gradcheck finds a wrong gradient and says where") {
   const Tensor only_one = tensor({{0, 0, 0}, {0, 1e-3, 0}}, f64);
   const GradcheckReport report = gradcheck(
       [&](const Tensors& x) {
-        return x[1] *
-               record("wrong", (x[0] * x[0]).detach(), {x[0]},
-                      [x0 = x[0], only_one](const Tensor& dy) { return Tensors{dy * 2 * x0 + only_one}; });
+        return x[1] * record("wrong", (x[0] * x[0]).detach(), {x[0]},
+                             [x0 = x[0], only_one](const Tensor& dy) { return Tensors{dy * 2 * x0 + only_one}; });
       },
       {a, b});
   CHECK(!report.ok);
@@ -89,12 +88,11 @@ TEST_CASE("gradgradcheck accepts right second derivatives and finds wrong ones")
 
 TEST_CASE("gradcheck says what it cannot check") {
   const auto f = [](const Tensors& x) { return x[0] * 2; };
-  CHECK_THROWS_WITH_AS(gradcheck(f, {arange(3)}),
-                       doctest::Contains("none of the 1 inputs is of a float dtype"), Error);
+  CHECK_THROWS_WITH_AS(gradcheck(f, {arange(3)}), doctest::Contains("none of the 1 inputs is of a float dtype"), Error);
   CHECK_THROWS_WITH_AS(gradcheck(f, {Tensor()}), doctest::Contains("input 0 is undefined"), Error);
   CHECK_THROWS_WITH_AS(gradcheck(f, {a}, {.eps = 0}), doctest::Contains("eps is 0"), Error);
-  CHECK_THROWS_WITH_AS(gradcheck([](const Tensors& x) { return x[0].to(f32); }, {a}),
-                       doctest::Contains("returned f32"), Error);
+  CHECK_THROWS_WITH_AS(gradcheck([](const Tensors& x) { return x[0].to(f32); }, {a}), doctest::Contains("returned f32"),
+                       Error);
   CHECK_THROWS_WITH_AS(gradcheck([](const Tensors& x) { return x[0] > 0; }, {a}),
                        doctest::Contains("no tensor of a float dtype"), Error);
 }

@@ -82,23 +82,20 @@ const std::vector<uint16_t> special_bits = {
 // whether the operating system saves the registers.
 bool cpu_has_f16c() {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-  return __builtin_cpu_supports("avx") && __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 &&
-         (ecx & bit_F16C) != 0;
+  return __builtin_cpu_supports("avx") && __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
 }
 
 // GCC and Clang compile only these two functions for F16C; they are called only where the CPU has it.
 [[gnu::target("f16c")]] float hardware_to_float(uint16_t bits) { return _cvtsh_ss(bits); }
 [[gnu::target("f16c")]] uint16_t hardware_to_half(float value) {
-  return static_cast<uint16_t>(
-      _mm_extract_epi16(_mm_cvtps_ph(_mm_set_ss(value), _MM_FROUND_TO_NEAREST_INT), 0));
+  return static_cast<uint16_t>(_mm_extract_epi16(_mm_cvtps_ph(_mm_set_ss(value), _MM_FROUND_TO_NEAREST_INT), 0));
 }
 #endif
 
 // What the compiler must accept and know before the program runs.
 static_assert(std::is_trivial_v<half> && sizeof(half) == 2);
 static_assert(std::is_same_v<decltype(half() + half()), half> && std::is_same_v<decltype(-half()), half>);
-static_assert(std::is_same_v<decltype(half() + 1.0f), float> &&
-              std::is_same_v<decltype(1.0f * half()), float>);
+static_assert(std::is_same_v<decltype(half() + 1.0f), float> && std::is_same_v<decltype(1.0f * half()), float>);
 static_assert(std::is_same_v<decltype(half() - 1), float> && std::is_same_v<decltype(half() / 2.0), double>);
 static_assert(std::is_convertible_v<float, half> && std::is_convertible_v<half, float>);
 static_assert(!std::is_convertible_v<double, half> && std::is_constructible_v<half, double>);
@@ -150,8 +147,7 @@ TEST_CASE("half: every midpoint between two halves and its neighbours round righ
       tally.expect_same(half(sign_float * middle_float).bits(), even | sign_bit, middle);
       tally.expect_same(half(sign * middle).bits(), even | sign_bit, middle);
       // One unit of a float below and above, then one of a double, which float cannot tell from the tie.
-      const float below_f = std::nextafter(middle_float, 0.0f),
-                  above_f = std::nextafter(middle_float, INFINITY);
+      const float below_f = std::nextafter(middle_float, 0.0f), above_f = std::nextafter(middle_float, INFINITY);
       tally.expect_same(half(sign_float * below_f).bits(), low | sign_bit, below_f);
       tally.expect_same(half(sign_float * above_f).bits(), high | sign_bit, above_f);
       const double below_d = std::nextafter(middle, 0.0), above_d = std::nextafter(middle, INFINITY);
@@ -222,11 +218,9 @@ TEST_CASE("half: random floats and doubles agree with the slow reference") {
   for (int i = 0; i < 400000; ++i) {
     const uint64_t bits = random();
     const auto any_float = std::bit_cast<float>(static_cast<uint32_t>(bits));
-    tally.expect_same(without_payload(half(any_float)), nearest_or_nan(static_cast<double>(any_float)),
-                      any_float);
+    tally.expect_same(without_payload(half(any_float)), nearest_or_nan(static_cast<double>(any_float)), any_float);
     // A double in or near the range of half.
-    const double d =
-        std::ldexp(static_cast<double>(static_cast<int64_t>(bits)), static_cast<int>(bits % 45) - 90);
+    const double d = std::ldexp(static_cast<double>(static_cast<int64_t>(bits)), static_cast<int>(bits % 45) - 90);
     tally.expect_same(half(d).bits(), nearest_half(d), d);
   }
   CHECK_TALLY(tally);
@@ -272,13 +266,11 @@ TEST_CASE("half: arithmetic gives the nearest half to the exact result") {
   std::mt19937 random(2);
   for (int i = 0; i < 200000; ++i) {
     const auto bits = static_cast<uint32_t>(random());
-    try_pair(half::from_bits(static_cast<uint16_t>(bits)),
-             half::from_bits(static_cast<uint16_t>(bits >> 16)));
+    try_pair(half::from_bits(static_cast<uint16_t>(bits)), half::from_bits(static_cast<uint16_t>(bits >> 16)));
   }
   for (uint32_t i = 0; i <= 0xFFFF; ++i) {
     const auto h = half::from_bits(static_cast<uint16_t>(i));
-    tally.expect_same(without_payload(half(std::sqrt(h))), nearest_or_nan(std::sqrt(static_cast<double>(h))),
-                      i);
+    tally.expect_same(without_payload(half(std::sqrt(h))), nearest_or_nan(std::sqrt(static_cast<double>(h))), i);
     tally.expect_same((-h).bits(), static_cast<uint16_t>(i ^ 0x8000), i);
     tally.expect_same((+h).bits(), static_cast<uint16_t>(i), i);
   }
@@ -308,9 +300,8 @@ TEST_CASE("half: comparisons are those of IEEE 754") {
   Tally tally;
   const auto try_pair = [&](half a, half b) {
     const double x = value_of(a.bits()), y = value_of(b.bits());
-    const bool right = (a == b) == (x == y) && (a != b) == (x != y) && (a < b) == (x < y) &&
-                       (a <= b) == (x <= y) && (a > b) == (x > y) && (a >= b) == (x >= y) &&
-                       (a <=> b) == (x <=> y);
+    const bool right = (a == b) == (x == y) && (a != b) == (x != y) && (a < b) == (x < y) && (a <= b) == (x <= y) &&
+                       (a > b) == (x > y) && (a >= b) == (x >= y) && (a <=> b) == (x <=> y);
     tally.expect(right, x);
   };
   for (const uint16_t a : special_bits) {
@@ -319,8 +310,7 @@ TEST_CASE("half: comparisons are those of IEEE 754") {
   std::mt19937 random(3);
   for (int i = 0; i < 100000; ++i) {
     const auto bits = static_cast<uint32_t>(random());
-    try_pair(half::from_bits(static_cast<uint16_t>(bits)),
-             half::from_bits(static_cast<uint16_t>(bits >> 16)));
+    try_pair(half::from_bits(static_cast<uint16_t>(bits)), half::from_bits(static_cast<uint16_t>(bits >> 16)));
   }
   CHECK_TALLY(tally);
   CHECK(0_h == -0_h);

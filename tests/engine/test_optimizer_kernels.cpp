@@ -24,9 +24,8 @@ struct Types {
   bool own_master = false;
 };
 constexpr Types kTypes[] = {
-    {f16, f32, f16}, {f32, f32, f32, true}, {f64, f64, f64, true}, {f16, f16, f16, true},
-    {f16, f32, f32}, {f32, f32, f16, true}, {f32, f32, f64, true}, {f64, f32, f16},
-    {f16, f64, f32}, {f64, f64, f16, true},
+    {f16, f32, f16},       {f32, f32, f32, true}, {f64, f64, f64, true}, {f16, f16, f16, true}, {f16, f32, f32},
+    {f32, f32, f16, true}, {f32, f32, f64, true}, {f64, f32, f16},       {f16, f64, f32},       {f64, f64, f16, true},
 };
 
 // The arrays of one parameter.
@@ -76,24 +75,17 @@ struct Pass {
 const std::vector<Pass>& passes() {
   static const std::vector<Pass> all = {
       {"sgd", [](Memory& m) { backend_for(kCpu).sgd_step(m.step(), {}, 0, 0, false, true); }},
-      {"sgd momentum",
-       [](Memory& m) { backend_for(kCpu).sgd_step(m.step(), m.first.view, 0.9, 0.2, false, false); }},
-      {"sgd first",
-       [](Memory& m) { backend_for(kCpu).sgd_step(m.step(), m.first.view, 0.9, 0, true, true); }},
+      {"sgd momentum", [](Memory& m) { backend_for(kCpu).sgd_step(m.step(), m.first.view, 0.9, 0.2, false, false); }},
+      {"sgd first", [](Memory& m) { backend_for(kCpu).sgd_step(m.step(), m.first.view, 0.9, 0, true, true); }},
       {"adam",
        [](Memory& m) {
          backend_for(kCpu).adam_step(m.step(), m.first.view, m.second.view, 0.9, 0.99, 1e-8, 3, false);
        }},
       {"adamw",
-       [](Memory& m) {
-         backend_for(kCpu).adam_step(m.step(), m.first.view, m.second.view, 0.9, 0.99, 1e-8, 3, true);
-       }},
-      {"rmsprop",
-       [](Memory& m) { backend_for(kCpu).rmsprop_step(m.step(), m.second.view, {}, 0.99, 1e-8, 0); }},
+       [](Memory& m) { backend_for(kCpu).adam_step(m.step(), m.first.view, m.second.view, 0.9, 0.99, 1e-8, 3, true); }},
+      {"rmsprop", [](Memory& m) { backend_for(kCpu).rmsprop_step(m.step(), m.second.view, {}, 0.99, 1e-8, 0); }},
       {"rmsprop momentum",
-       [](Memory& m) {
-         backend_for(kCpu).rmsprop_step(m.step(), m.second.view, m.first.view, 0.99, 1e-8, 0.9);
-       }},
+       [](Memory& m) { backend_for(kCpu).rmsprop_step(m.step(), m.second.view, m.first.view, 0.99, 1e-8, 0.9); }},
   };
   return all;
 }
@@ -106,8 +98,7 @@ std::vector<double> stats_of(const Array& g) {
 
 }  // namespace
 
-TEST_CASE(
-    "a pass gives the same bits on every instruction set and with any number of threads, for any length") {
+TEST_CASE("a pass gives the same bits on every instruction set and with any number of threads, for any length") {
   const int threads = cpu::num_threads();
   for (const Pass& pass : passes())
     for (const Types& types : kTypes)

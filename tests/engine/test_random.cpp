@@ -25,9 +25,7 @@ constexpr bool same(PhiloxBlock a, PhiloxBlock b) {
 }
 
 // The 32 random bits of element i of a fill that starts at `offset`.
-uint32_t element(uint64_t seed, uint64_t offset, uint64_t i) {
-  return random_block(seed, offset + i / 4).lane[i % 4];
-}
+uint32_t element(uint64_t seed, uint64_t offset, uint64_t i) { return random_block(seed, offset + i / 4).lane[i % 4]; }
 
 struct Moments {
   double mean = 0, variance = 0, skewness = 0, kurtosis = 0;
@@ -72,8 +70,7 @@ void check_even(const std::vector<int64_t>& counts) {
 TEST_CASE("philox: known answers of the authors' Random123") {
   using halfgrad::philox4x32_10;
   // Also at compile time.
-  static_assert(
-      same(philox4x32_10({{0, 0, 0, 0}}, {{0, 0}}), {{0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8}}));
+  static_assert(same(philox4x32_10({{0, 0, 0, 0}}, {{0, 0}}), {{0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8}}));
   constexpr uint32_t ones = 0xFFFFFFFF;
   CHECK(same(philox4x32_10({{ones, ones, ones, ones}}, {{ones, ones}}),
              {{0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD}}));
@@ -206,8 +203,7 @@ TEST_CASE("philox: integers below a bound") {
   }
   SUBCASE("depend on their own element only") {
     for (uint64_t i = 0; i < 100; ++i) {
-      CHECK(uniform_below(6, 50, i, uint64_t{3} << 30) ==
-            uniform_below(6, 50 + i / 4, i % 4, uint64_t{3} << 30));
+      CHECK(uniform_below(6, 50, i, uint64_t{3} << 30) == uniform_below(6, 50 + i / 4, i % 4, uint64_t{3} << 30));
     }
   }
 }

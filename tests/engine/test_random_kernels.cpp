@@ -101,8 +101,7 @@ TEST_CASE("uniform numbers stay in [a, b) in every type") {
       CAPTURE(a);
       CAPTURE(b);
       CAPTURE(name_of(dtype));
-      const std::vector<double> values =
-          fill(Distribution::uniform, {200000}, dtype, a, b).to_vector<double>();
+      const std::vector<double> values = fill(Distribution::uniform, {200000}, dtype, a, b).to_vector<double>();
       const auto [min, max] = std::minmax_element(values.begin(), values.end());
       CHECK(*min >= a);
       CHECK(*max < b);
@@ -113,8 +112,7 @@ TEST_CASE("uniform numbers stay in [a, b) in every type") {
   CHECK(*std::max_element(halves.begin(), halves.end()) == 1 - 0x1p-11);
   // An empty range, or one without any half in it, gives the nearest there is.
   CHECK(fill(Distribution::uniform, {9}, f32, 2, 2).to_vector<double>() == std::vector<double>(9, 2));
-  CHECK(fill(Distribution::uniform, {9}, f16, 1000.1, 1000.2).to_vector<double>() ==
-        std::vector<double>(9, 1000));
+  CHECK(fill(Distribution::uniform, {9}, f16, 1000.1, 1000.2).to_vector<double>() == std::vector<double>(9, 1000));
 }
 
 TEST_CASE("numbers follow row-major order whatever the memory order, and nothing else is written") {

@@ -16,7 +16,7 @@ Values values(const Tensor& x) { return x.to_vector<double>(); }
 constexpr DType kAllDTypes[] = {f16, f32, f64, i32, i64, u8, boolean};
 }  // namespace
 
-// --- factories ----------------------------------------------------------------------------------------------------------
+// --- factories -------------------------------------------------------------------------------------------------------
 
 TEST_CASE("factories fill every dtype") {
   for (DType t : kAllDTypes) {
@@ -75,7 +75,7 @@ TEST_CASE("random fills follow the seed") {
   CHECK_THROWS_AS(zeros({2}, i32).normal_(), Error);
 }
 
-// --- values -------------------------------------------------------------------------------------------------------------
+// --- values ----------------------------------------------------------------------------------------------------------
 
 TEST_CASE("item converts the only element") {
   CHECK(tensor({2.5}).item() == 2.5);
@@ -134,7 +134,7 @@ TEST_CASE("printing is readable, aligned and shortened") {
   CHECK(out.str() == "[1]  f32 [1] requires_grad");
 }
 
-// --- in place -------------------------------------------------------------------------------------------------------------
+// --- in place --------------------------------------------------------------------------------------------------------
 
 TEST_CASE("in-place ops change the shared memory and bump the version") {
   Tensor x = tensor({1, 2, 3});
@@ -189,7 +189,7 @@ TEST_CASE("set_data is seen by every handle") {
   CHECK_THROWS_AS(w.set_data(tensor({1}, i32)), Error);
 }
 
-// --- mixing dtypes ----------------------------------------------------------------------------------------------------------
+// --- mixing dtypes ---------------------------------------------------------------------------------------------------
 
 TEST_CASE("dtypes mix as in PyTorch") {
   const auto sum = [](const Tensor& a, const Tensor& b) { return (a + b).dtype(); };
@@ -218,7 +218,7 @@ TEST_CASE("f16 arithmetic is done in f32 and rounded once") {
   CHECK((x * 1.1).item<float>() == static_cast<float>(half(300 * 1.1F)));
 }
 
-// --- layout -----------------------------------------------------------------------------------------------------------------
+// --- layout ----------------------------------------------------------------------------------------------------------
 
 TEST_CASE("elementwise ops keep the memory order that they find") {
   const Tensor x = randn({2, 3, 4, 5}).channels_last();

@@ -46,8 +46,6 @@ inline std::string error_of(const std::function<void()>& f) {
   return "";
 }
 
-inline bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
+inline bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 }  // namespace halfgrad::testing

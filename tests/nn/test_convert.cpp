@@ -19,8 +19,7 @@ TEST_CASE("to(f16) converts all but batch norm and integers, and to(f32) takes i
   CHECK(net.scale.dtype() == f16);
   CHECK(net.features.get<nn::Conv2d>(0).weight.dtype() == f16);
   CHECK(net.counts.dtype() == i64);
-  for (const Tensor& t : {norm.weight, norm.bias, norm.running_mean, norm.running_var})
-    CHECK(t.dtype() == f32);
+  for (const Tensor& t : {norm.weight, norm.bias, norm.running_mean, norm.running_var}) CHECK(t.dtype() == f32);
   CHECK(same_bits(norm.running_mean, mean_before));
   CHECK(same_bits(net.scale, scale_before.to(f16)));
 
@@ -57,8 +56,7 @@ TEST_CASE("only floats make a model") {
 
 TEST_CASE("an f16 model with batch norm runs and learns, f16 outside, f32 inside") {
   manual_seed(4);
-  nn::Sequential net(nn::Conv2d(1, 2, 3), nn::BatchNorm2d(2), nn::ReLU(), nn::Flatten(),
-                     nn::Linear(2 * 4 * 4, 3));
+  nn::Sequential net(nn::Conv2d(1, 2, 3), nn::BatchNorm2d(2), nn::ReLU(), nn::Flatten(), nn::Linear(2 * 4 * 4, 3));
   const Tensor x = randn({5, 1, 6, 6});
   nn::Sequential wide = net;
   const Tensor y = wide(x).detach();

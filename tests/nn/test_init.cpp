@@ -81,9 +81,8 @@ TEST_CASE("Xavier and Kaiming have their papers' variances") {
   check_uniform(init::kaiming_uniform_(w), std::sqrt(6 / 450.0));
   check_statistics(init::kaiming_normal_(w), std::sqrt(2 / 450.0));
   check_statistics(init::kaiming_normal_(w, {.a = 0.5}), std::sqrt(2 / 1.25 / 450.0));
-  check_statistics(
-      init::kaiming_normal_(w, {.fan = init::Fan::out, .nonlinearity = init::Nonlinearity::linear}),
-      std::sqrt(1 / 1800.0));
+  check_statistics(init::kaiming_normal_(w, {.fan = init::Fan::out, .nonlinearity = init::Nonlinearity::linear}),
+                   std::sqrt(1 / 1800.0));
 }
 
 TEST_CASE("gains are PyTorch's") {

@@ -34,8 +34,7 @@ TEST_CASE("Linear is x W^T + b on the last dimension") {
   plain.weight = layer.weight;
   CHECK(plain.parameters().size() == 1);
   const Tensor x = randn({2, 4, 3});
-  const auto xs = x.to_vector<double>(), w = layer.weight.to_vector<double>(),
-             b = layer.bias.to_vector<double>();
+  const auto xs = x.to_vector<double>(), w = layer.weight.to_vector<double>(), b = layer.bias.to_vector<double>();
   std::vector<double> with, without;
   for (std::size_t row = 0; row < 8; ++row)
     for (std::size_t o = 0; o < 2; ++o) {
@@ -54,12 +53,9 @@ TEST_CASE("Conv2d hands its options to the convolution") {
   manual_seed(2);
   nn::Conv2d layer(2, 4, {3, 2}, {.stride = {2, 1}, .padding = {1, 0}, .dilation = {1, 2}, .groups = 2});
   const Tensor x = randn({2, 2, 5, 6});
-  const auto at = [](const std::vector<double>& v, const Shape& s, std::int64_t a, std::int64_t b,
-                     std::int64_t c, std::int64_t d) {
-    return v[static_cast<std::size_t>(((a * s[1] + b) * s[2] + c) * s[3] + d)];
-  };
-  const auto xs = x.to_vector<double>(), w = layer.weight.to_vector<double>(),
-             b = layer.bias.to_vector<double>();
+  const auto at = [](const std::vector<double>& v, const Shape& s, std::int64_t a, std::int64_t b, std::int64_t c,
+                     std::int64_t d) { return v[static_cast<std::size_t>(((a * s[1] + b) * s[2] + c) * s[3] + d)]; };
+  const auto xs = x.to_vector<double>(), w = layer.weight.to_vector<double>(), b = layer.bias.to_vector<double>();
   std::vector<double> expected;
   for (std::int64_t n = 0; n < 2; ++n)
     for (std::int64_t o = 0; o < 4; ++o)
@@ -99,8 +95,7 @@ TEST_CASE("BatchNorm uses the batch in training and the running statistics in ev
   layer.eval();
   const Tensor mean_before = layer.running_mean.clone();
   check_values(layer(tensor({{1, 10}})),
-               {2 * (1 - 0.75) / std::sqrt(2.5 + 1e-3) + 1, 3 * (10 - 5) / std::sqrt(25.75 + 1e-3) - 1},
-               1e-5);
+               {2 * (1 - 0.75) / std::sqrt(2.5 + 1e-3) + 1, 3 * (10 - 5) / std::sqrt(25.75 + 1e-3) - 1}, 1e-5);
   CHECK(same_bits(layer.running_mean, mean_before));
 }
 
@@ -133,8 +128,7 @@ TEST_CASE("activations are their functions") {
   check_values(nn::LeakyReLU(0.25)(x), each(x, [](double v) { return v > 0 ? v : 0.25 * v; }));
   check_values(nn::ELU(2)(x), each(x, [](double v) { return v > 0 ? v : 2 * std::expm1(v); }), 1e-6);
   check_values(nn::Softplus(3)(x), each(x, [](double v) { return std::log1p(std::exp(3 * v)) / 3; }), 1e-6);
-  check_values(nn::GELU()(x), each(x, [](double v) { return v * 0.5 * std::erfc(-v / std::sqrt(2.0)); }),
-               1e-6);
+  check_values(nn::GELU()(x), each(x, [](double v) { return v * 0.5 * std::erfc(-v / std::sqrt(2.0)); }), 1e-6);
   check_values(nn::SiLU()(x), each(x, [&](double v) { return v * sigmoid(v); }), 1e-6);
   check_values(nn::Tanh()(x), each(x, [](double v) { return std::tanh(v); }), 1e-6);
   check_values(nn::Sigmoid()(x), each(x, sigmoid), 1e-6);
@@ -147,8 +141,7 @@ TEST_CASE("pools take the largest or the mean of each window") {
   check_values(nn::MaxPool2d(2)(x), {5, 7, 13, 15});
   check_values(nn::MaxPool2d(3, {.stride = 1})(x), {10, 11, 14, 15});
   check_values(nn::AvgPool2d(2)(x), {2.5, 4.5, 10.5, 12.5});
-  check_values(nn::AvgPool2d(2, {.padding = 1, .count_include_pad = false})(x),
-               {0, 1.5, 3, 6, 7.5, 9, 12, 13.5, 15});
+  check_values(nn::AvgPool2d(2, {.padding = 1, .count_include_pad = false})(x), {0, 1.5, 3, 6, 7.5, 9, 12, 13.5, 15});
   check_values(nn::AdaptiveAvgPool2d()(x), {7.5});
   check_values(nn::AdaptiveAvgPool2d({2, 1})(x), {3.5, 11.5});
   CHECK(nn::MaxPool2d(3, {.stride = 2, .padding = 1}).describe() == "MaxPool2d(3, stride=2, padding=1)");
@@ -178,8 +171,7 @@ TEST_CASE("Dropout works while training only") {
 
 TEST_CASE("layers refuse impossible sizes") {
   CHECK(has(error_of([] { nn::Linear(0, 3); }), "Linear: 0 input"));
-  CHECK(
-      has(error_of([] { nn::Conv2d(3, 4, 0); }), "Conv2d: 3 input channels, 4 output channels, kernel 0x0"));
+  CHECK(has(error_of([] { nn::Conv2d(3, 4, 0); }), "Conv2d: 3 input channels, 4 output channels, kernel 0x0"));
   CHECK(has(error_of([] { nn::Conv2d(3, 4, 1, {.groups = 2}); }), "2 groups"));
   CHECK(has(error_of([] { nn::BatchNorm2d(0); }), "0 channels"));
   CHECK(has(error_of([] { nn::LayerNorm(Shape{}); }), "LayerNorm"));

@@ -13,8 +13,7 @@ TEST_CASE("parameters, buffers and modules are named by their paths, in the orde
   Mixed net;
   CHECK(names_of(net.named_parameters()) ==
         Names{"scale", "features.0.weight", "features.1.weight", "features.1.bias"});
-  CHECK(names_of(net.named_buffers()) ==
-        Names{"counts", "features.1.running_mean", "features.1.running_var"});
+  CHECK(names_of(net.named_buffers()) == Names{"counts", "features.1.running_mean", "features.1.running_var"});
   CHECK(names_of(net.named_modules()) == Names{"", "features", "features.0", "features.1", "features.2"});
   CHECK(names_of(net.children()) == Names{"features"});
   CHECK(net.named_modules()[0].second == &net);
@@ -87,10 +86,9 @@ TEST_CASE("a module computes with its layers and learns through them") {
   const Tensor x = tensor({{1, -2, 0.5, 3}});
   const Tensor y = net(x);
   CHECK(y.shape() == Shape{1, 2});
-  check_values(y,
-               (matmul(relu(matmul(x, net.a.weight.t()) + net.a.bias), net.b.weight.t()) + net.b.bias)
-                   .to_vector<double>(),
-               1e-6);
+  check_values(
+      y, (matmul(relu(matmul(x, net.a.weight.t()) + net.a.bias), net.b.weight.t()) + net.b.bias).to_vector<double>(),
+      1e-6);
   sum(y).backward();
   for (const Tensor& p : net.parameters()) CHECK(p.grad().defined());
   net.zero_grad();
@@ -151,11 +149,10 @@ TEST_CASE("hooks see inputs and output of their module, and can replace them") {
   CHECK(seen_input.is_same(x));
   CHECK(seen_output.shape() == Shape{1, 3});
 
-  const int replace = net.register_forward_hook(
-      [](nn::Module&, const Tensors&, const Tensor& out) { return out.detach() + 1; });
+  const int replace =
+      net.register_forward_hook([](nn::Module&, const Tensors&, const Tensor& out) { return out.detach() + 1; });
   check_values(net(x), (y + 1).to_vector<double>(), 1e-6);
-  const int scale =
-      net.register_forward_pre_hook([](nn::Module&, Tensors& inputs) { inputs[0] = inputs[0] * 0; });
+  const int scale = net.register_forward_pre_hook([](nn::Module&, Tensors& inputs) { inputs[0] = inputs[0] * 0; });
   net(x);
   check_values(seen_input, {0, 0, 0, 0});
 
@@ -206,8 +203,7 @@ TEST_CASE("an error says in which layer it happened") {
 
 TEST_CASE("str() shows the tree") {
   CHECK(Net().str() == "Net(\n  (a): Linear(4, 3)\n  (b): Linear(3, 2)\n)");
-  CHECK(nn::Sequential(nn::Flatten(), nn::Sequential(nn::Linear(2, 2, {.bias = false}), nn::Dropout(0.25)))
-            .str() ==
+  CHECK(nn::Sequential(nn::Flatten(), nn::Sequential(nn::Linear(2, 2, {.bias = false}), nn::Dropout(0.25))).str() ==
         "Sequential(\n  (0): Flatten()\n  (1): Sequential(\n    (0): Linear(2, 2, bias=false)\n    (1): "
         "Dropout(0.25)\n  )\n)");
 }

@@ -9,8 +9,8 @@ using Names = std::vector<std::string>;
 TEST_CASE("a state dict lists parameters and buffers of each module, and shares their memory") {
   Mixed net;
   const nn::StateDict state = net.state_dict();
-  CHECK(names_of(state) == Names{"scale", "counts", "features.0.weight", "features.1.weight",
-                                 "features.1.bias", "features.1.running_mean", "features.1.running_var"});
+  CHECK(names_of(state) == Names{"scale", "counts", "features.0.weight", "features.1.weight", "features.1.bias",
+                                 "features.1.running_mean", "features.1.running_var"});
   CHECK_FALSE(state[0].second.requires_grad());
   CHECK(state[0].second.shares_storage(net.scale));
 }
@@ -52,8 +52,7 @@ TEST_CASE("an error lists everything that does not fit, and nothing was loaded")
                          {"head.bias", zeros({1})}};
   const std::string message = error_of([&] { net.load_state_dict(state); });
   CHECK(has(message, "does not fit Net"));
-  CHECK(
-      has(message, "unfit: a.weight is [3, 5], the model's is [3, 4], b.weight is i64, the model's is f32"));
+  CHECK(has(message, "unfit: a.weight is [3, 5], the model's is [3, 4], b.weight is i64, the model's is f32"));
   CHECK(has(message, "missing: b.bias"));
   CHECK(has(message, "unexpected: c.weight, head.bias"));
   CHECK(same_bits(net.a.bias, before));
@@ -79,9 +78,6 @@ TEST_CASE("names must be unique") {
   };
   CHECK(has(error_of([] { Twice().state_dict(); }), "Twice: visit() lists two tensors as \"w\""));
   const Tensor bias = zeros({3});
-  CHECK(has(error_of([&] {
-              Net().load_state_dict({{"a.bias", bias}, {"a.bias", bias}});
-            }),
-            "a name appears twice"));
+  CHECK(has(error_of([&] { Net().load_state_dict({{"a.bias", bias}, {"a.bias", bias}}); }), "a name appears twice"));
   CHECK(has(error_of([&] { Net().load_state_dict({{"a.bias", Tensor()}}, false); }), "a.bias is undefined"));
 }

@@ -16,8 +16,7 @@
 namespace halfgrad::test {
 
 /// Pseudo-random values in [low, high), the same on every machine.
-inline Tensor made_up(const Shape& shape, DType dtype = f64, double low = -2, double high = 2,
-                      std::uint64_t seed = 1) {
+inline Tensor made_up(const Shape& shape, DType dtype = f64, double low = -2, double high = 2, std::uint64_t seed = 1) {
   std::vector<double> values(static_cast<std::size_t>(shape.numel()));
   std::uint64_t state = seed * 0x9E3779B97F4A7C15u + 1;
   for (double& v : values) {
@@ -63,8 +62,7 @@ inline bool close(double a, double b, double tolerance) {
   return (std::isnan(a) && std::isnan(b)) || a == b || std::abs(a - b) <= tolerance;
 }
 
-inline void check_close(const Tensor& y, const std::vector<double>& expected, double relative,
-                        double absolute = 0) {
+inline void check_close(const Tensor& y, const std::vector<double>& expected, double relative, double absolute = 0) {
   const std::vector<double> values = y.to_vector<double>();
   REQUIRE(values.size() == expected.size());
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -83,8 +81,7 @@ inline double half_ulp(double x) {
 
 /// Compares the gradients of f, at f64 inputs, with central differences. f's output is weighted by made-up
 /// numbers first.
-inline void check_gradient(const std::function<Tensor(const Tensors&)>& f, const Tensors& at,
-                           double tolerance = 1e-6) {
+inline void check_gradient(const std::function<Tensor(const Tensors&)>& f, const Tensors& at, double tolerance = 1e-6) {
   Tensors inputs;
   for (const Tensor& x : at) inputs.push_back(x.clone().requires_grad_());
   const Tensor y = f(inputs);

@@ -48,8 +48,7 @@ Approx function(Approx a, double value, double derivative) {
 
 // As it is after it was stored in a tensor.
 Approx kept(Approx a) {
-  return {a.value,
-          a.error + (a.value == 0 ? 0 : precision.storage * std::abs(a.value) + precision.tiny_storage)};
+  return {a.value, a.error + (a.value == 0 ? 0 : precision.storage * std::abs(a.value) + precision.tiny_storage)};
 }
 
 Num push(Approx y, std::initializer_list<std::pair<Num, Approx>> inputs, bool rounds_gradient = false) {
@@ -107,9 +106,7 @@ std::vector<Approx> backward(const std::vector<Num>& outputs, const std::vector<
       magnitude += std::abs(term.value);
       ++terms;
     }
-    Approx total() const {
-      return {sum.value, sum.error + (terms > 1 ? (terms - 1) * precision.unit * magnitude : 0)};
-    }
+    Approx total() const { return {sum.value, sum.error + (terms > 1 ? (terms - 1) * precision.unit * magnitude : 0)}; }
   };
   std::vector<Gradient> gradients(records.size());
   for (std::size_t i = 0; i < outputs.size(); ++i)
@@ -216,8 +213,8 @@ Num pow(const Num& a, const Num& b) {
   const double v = std::pow(a.value, b.value);
   // The derivatives are formulas of their own: b a^(b-1), and a^b log a; 0 where a^b does not change.
   const double lower = std::pow(a.value, b.value - 1);
-  const Approx y{v, times(b.value * lower, a.error) + times(v * std::log(a.value), b.error) +
-                        2 * kFunctionUlps * rounding(v)};
+  const Approx y{
+      v, times(b.value * lower, a.error) + times(v * std::log(a.value), b.error) + 2 * kFunctionUlps * rounding(v)};
   Approx by_a = multiply(b, {lower, 2 * kFunctionUlps * rounding(lower)});
   if (b.value == 0) by_a = {};
   Approx by_b = multiply(kept(y), function(a, std::log(a.value), 1 / a.value));

@@ -124,9 +124,7 @@ struct Array {
   Array(const Shape& s, DType t) : shape(s), values(static_cast<std::size_t>(s.numel())), dtype(t) {}
   Array(const Shape& s, DType t, std::vector<Num> v) : shape(s), values(std::move(v)), dtype(t) {}
 
-  std::int64_t size(int dim) const {
-    return shape[static_cast<std::size_t>(dim < 0 ? dim + shape.rank() : dim)];
-  }
+  std::int64_t size(int dim) const { return shape[static_cast<std::size_t>(dim < 0 ? dim + shape.rank() : dim)]; }
   Num& operator[](const Shape& index) { return values[static_cast<std::size_t>(offset(index))]; }
   const Num& operator[](const Shape& index) const { return values[static_cast<std::size_t>(offset(index))]; }
   /// For an array of indices.
@@ -154,7 +152,6 @@ Array broadcast(const Array& x, const Shape& target);
 Array reduce(const Array& x, const Shape& dims, bool keepdim, DType dtype,
              const std::function<Num(const std::vector<Num>&)>& f);
 /// f of each line along dim: as many elements out as in.
-Array along(const Array& x, std::int64_t dim,
-            const std::function<std::vector<Num>(const std::vector<Num>&)>& f);
+Array along(const Array& x, std::int64_t dim, const std::function<std::vector<Num>(const std::vector<Num>&)>& f);
 
 }  // namespace halfgrad::oracle

@@ -66,8 +66,7 @@ Array reduce(const Array& x, const Shape& dims, bool keepdim, DType dtype,
   const std::vector<Shape> all = indices(x.shape);
   for (std::size_t i = 0; i < all.size(); ++i) {
     std::int64_t at = 0;
-    for (std::size_t d = 0; d < x.shape.size(); ++d)
-      at = at * kept.shape[d] + (kept.shape[d] == 1 ? 0 : all[i][d]);
+    for (std::size_t d = 0; d < x.shape.size(); ++d) at = at * kept.shape[d] + (kept.shape[d] == 1 ? 0 : all[i][d]);
     groups[static_cast<std::size_t>(at)].push_back(x.values[i]);
   }
   std::transform(groups.begin(), groups.end(), kept.values.begin(), f);
@@ -75,8 +74,7 @@ Array reduce(const Array& x, const Shape& dims, bool keepdim, DType dtype,
   return kept;
 }
 
-Array along(const Array& x, std::int64_t dim,
-            const std::function<std::vector<Num>(const std::vector<Num>&)>& f) {
+Array along(const Array& x, std::int64_t dim, const std::function<std::vector<Num>(const std::vector<Num>&)>& f) {
   const auto d = static_cast<std::size_t>(dim < 0 ? dim + x.shape.rank() : dim);
   Array y(x.shape, x.dtype);
   for (const Shape& index : indices(x.shape)) {

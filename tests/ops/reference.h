@@ -39,8 +39,7 @@ struct Array {
   std::vector<double> values;
 
   explicit Array(const Tensor& x) : shape(x.shape()), values(x.to_vector<double>()) {}
-  Array(Shape s, double value)
-      : shape(std::move(s)), values(static_cast<std::size_t>(shape.numel()), value) {}
+  Array(Shape s, double value) : shape(std::move(s)), values(static_cast<std::size_t>(shape.numel()), value) {}
   double& operator()(std::initializer_list<std::int64_t> at) { return values[position(at)]; }
   double operator()(std::initializer_list<std::int64_t> at) const { return values[position(at)]; }
 
@@ -79,8 +78,7 @@ inline void check_sums(const Tensor& y, const Array& exact, const Array& magnitu
   for (std::size_t i = 0; i < got.size(); ++i) {
     const double bound = sum_bound(exact.values[i], terms, magnitude.values[i], y.dtype());
     if (!(std::abs(got[i] - exact.values[i]) <= bound))
-      FAIL_CHECK("element " << i << " is " << got[i] << ", expected " << exact.values[i] << " within "
-                            << bound);
+      FAIL_CHECK("element " << i << " is " << got[i] << ", expected " << exact.values[i] << " within " << bound);
   }
 }
 
@@ -100,9 +98,7 @@ std::string error_of(F f) {
   }
   return "";
 }
-inline bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
+inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 /// The sum of all elements of a*b, as a tensor that can be differentiated.
 inline Tensor inner_product(const Tensor& a, const Tensor& b) { return sum_to_shape(a * b, {}); }

@@ -8,10 +8,8 @@
 namespace halfgrad::testing {
 
 Case& Entry::add(std::string case_name, Tensors inputs, Op op, Oracle oracle) {
-  cases.push_back({.name = std::move(case_name),
-                   .inputs = std::move(inputs),
-                   .op = std::move(op),
-                   .oracle = std::move(oracle)});
+  cases.push_back(
+      {.name = std::move(case_name), .inputs = std::move(inputs), .op = std::move(op), .oracle = std::move(oracle)});
   if (derivatives == Derivatives::none) cases.back().gradients = cases.back().smooth = false;
   return cases.back();
 }
@@ -82,8 +80,7 @@ Tensor whole_numbers(const Shape& shape, double low, double high, DType dtype, s
 }
 
 Tensor special_values() {
-  constexpr double inf = std::numeric_limits<double>::infinity(),
-                   nan = std::numeric_limits<double>::quiet_NaN();
+  constexpr double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
   std::vector<double> values = {0,     1,     0x1p-14, 0x1p-14 - 0x1p-24, 0x1p-24, 0x1p-25, 0x1.8p-25,
                                 65504, 65519, 65520,   1 + 0x1p-10,       inf};
   const std::size_t n = values.size();
@@ -163,8 +160,7 @@ double rounded_to(double value, DType dtype) {
 
 // Results below the smallest normal number of the arithmetic may lose all of their bits.
 double smallest_normal(DType dtype) {
-  return dtype == f64 ? std::numeric_limits<double>::min()
-                      : static_cast<double>(std::numeric_limits<float>::min());
+  return dtype == f64 ? std::numeric_limits<double>::min() : static_cast<double>(std::numeric_limits<float>::min());
 }
 
 bool accepted(double found, const oracle::Approx& expected, DType dtype, double slack) {
@@ -172,8 +168,7 @@ bool accepted(double found, const oracle::Approx& expected, DType dtype, double 
   if (std::isnan(value)) return std::isnan(found);
   if (slack == 0 || !std::isfinite(expected.value)) return found == value;
   const double error = slack * expected.error + (expected.error > 0 ? smallest_normal(dtype) : 0);
-  return rounded_to(expected.value - error, dtype) <= found &&
-         found <= rounded_to(expected.value + error, dtype);
+  return rounded_to(expected.value - error, dtype) <= found && found <= rounded_to(expected.value + error, dtype);
 }
 
 }  // namespace
@@ -183,8 +178,7 @@ std::string mismatch(const Tensor& found, const Array& expected, double slack) {
   if (found.shape() != expected.shape)
     return fmt::format("shape {}, expected {}", found.shape().str(), expected.shape.str());
   if (found.dtype() != expected.dtype)
-    return fmt::format("dtype {}, expected {}", halfgrad::name_of(found.dtype()),
-                       halfgrad::name_of(expected.dtype));
+    return fmt::format("dtype {}, expected {}", halfgrad::name_of(found.dtype()), halfgrad::name_of(expected.dtype));
   const std::vector<double> values = found.to_vector<double>();
   double largest = 0;  // of the expected values, to see that the bounds mean something
   for (const Num& x : expected.values)
@@ -192,11 +186,10 @@ std::string mismatch(const Tensor& found, const Array& expected, double slack) {
   for (std::size_t i = 0; i < values.size(); ++i) {
     const Num& x = expected.values[i];
     if (slack > 0 && std::isfinite(x.value) && !(slack * x.error <= 0.03 * (largest + 1)))
-      return fmt::format("the bound {:.3g} of element {} (value {:.6g}) accepts anything", slack * x.error, i,
-                         x.value);
+      return fmt::format("the bound {:.3g} of element {} (value {:.6g}) accepts anything", slack * x.error, i, x.value);
     if (!accepted(values[i], x, found.dtype(), slack))
-      return fmt::format("element {} of {} is {:.17g}, expected {:.17g} within {:.3g}", i,
-                         expected.shape.str(), values[i], x.value, slack * x.error);
+      return fmt::format("element {} of {} is {:.17g}, expected {:.17g} within {:.3g}", i, expected.shape.str(),
+                         values[i], x.value, slack * x.error);
   }
   return "";
 }

@@ -107,8 +107,8 @@ enum class Layout {
   channels_last,  // of rank 4
   expanded        // the first position of dimension 0, broadcast along it with stride 0
 };
-inline constexpr Layout kLayouts[] = {Layout::plain, Layout::transposed, Layout::sliced,
-                                      Layout::channels_last, Layout::expanded};
+inline constexpr Layout kLayouts[] = {Layout::plain, Layout::transposed, Layout::sliced, Layout::channels_last,
+                                      Layout::expanded};
 const char* name_of(Layout layout);
 /// Whether x would be different from plain in this layout.
 bool applies(Layout layout, const Tensor& x);

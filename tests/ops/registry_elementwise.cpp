@@ -38,17 +38,14 @@ Entry& unary(Entries& entries, const char* name, const Op1& op, const Function& 
              Result result = Result::fraction, Derivatives derivatives = Derivatives::any,
              Accuracy accuracy = Accuracy::bounded) {
   Entry& entry = make_entry(entries, name, derivatives, accuracy);
-  const Oracle1 expected = [f, result](const Arrays& x) {
-    return oracle::map(x[0], result_of(result, x[0].dtype), f);
-  };
+  const Oracle1 expected = [f, result](const Arrays& x) { return oracle::map(x[0], result_of(result, x[0].dtype), f); };
   for (const Shape& shape :
        {Shape{}, Shape{0}, Shape{1}, Shape{3, 0, 2}, Shape{3, 5}, Shape{2, 3, 4, 5}, Shape{1, 67, 1}})
     entry.add(shape.str(), {uniform(shape, range.low, range.high)}, op, expected);
   Case& large = entry.add("longer than a block", {uniform({3, 4099}, range.low, range.high)}, op, expected);
   large.layouts = false;
   for (DType t : {i32, i64, u8})
-    entry.add(halfgrad::name_of(t), {whole_numbers({3, 5}, range.low, range.high, t)}, op, expected)
-        .dtypes.clear();
+    entry.add(halfgrad::name_of(t), {whole_numbers({3, 5}, range.low, range.high, t)}, op, expected).dtypes.clear();
   Case& special = entry.add("special values", {special_values()}, op, expected);
   special.gradients = special.smooth = false;
   return entry;
@@ -67,8 +64,8 @@ void exact(Entries& entries, const char* name, Unary op, const Function& f, Resu
 
 void predicate(Entries& entries, const char* name, Unary op, bool (*f)(double)) {
   unary(
-      entries, name, op, [f](const Num& x) { return Num(f(x.value)); }, {}, Result::boolean,
-      Derivatives::none, Accuracy::rounded_once);
+      entries, name, op, [f](const Num& x) { return Num(f(x.value)); }, {}, Result::boolean, Derivatives::none,
+      Accuracy::rounded_once);
 }
 
 // The gradient where there is none is a convention that the oracle shares.
@@ -88,8 +85,7 @@ double sign_of(double x) { return x > 0 ? 1 : x < 0 ? -1 : x; }
 void register_unary(Entries& entries) {
   exact(
       entries, "neg", neg, [](const Num& x) { return -x; }, Result::same);
-  std::erase_if(entries.back().cases,
-                [](const Case& c) { return c.name == "u8"; });  // has no negative numbers
+  std::erase_if(entries.back().cases, [](const Case& c) { return c.name == "u8"; });  // has no negative numbers
   entries.back().error("bool", [] { neg(ones({2}, boolean)); });
   exact(
       entries, "abs", halfgrad::abs, [](const Num& x) { return oracle::abs(x); }, Result::same);
@@ -151,12 +147,11 @@ void register_unary_with_options(Entries& entries) {
   const auto softplus_of = [](double beta) {
     return [beta](const Num& x) {
       const Num steep = x * rounded_constant(beta);
-      return (x.value > 0 ? x : Num(0)) +
-             oracle::log1p(oracle::exp(-oracle::abs(steep))) * rounded_constant(1 / beta);
+      return (x.value > 0 ? x : Num(0)) + oracle::log1p(oracle::exp(-oracle::abs(steep))) * rounded_constant(1 / beta);
     };
   };
-  Entry& softplus_entry = unary(entries, "softplus", [](const Tensors& x) { return softplus(x[0], 1.7); },
-                                softplus_of(1.7), {-5, 5});
+  Entry& softplus_entry =
+      unary(entries, "softplus", [](const Tensors& x) { return softplus(x[0], 1.7); }, softplus_of(1.7), {-5, 5});
   softplus_entry.add(
       "default beta", {uniform({3, 5}, -20, 20)}, [](const Tensors& x) { return softplus(x[0]); },
       [=](const Arrays& x) { return oracle::map(x[0], softplus_of(1)); });
@@ -166,8 +161,8 @@ void register_unary_with_options(Entries& entries) {
     return [=](const Num& x) { return x.value < min ? Num(min) : x.value > max ? Num(max) : x; };
   };
   Entry& clamp_entry = unary(
-      entries, "clamp", [](const Tensors& x) { return clamp(x[0], -1, 1.5); }, clamped(-1, 1.5), {},
-      Result::same, Derivatives::any, Accuracy::rounded_once);
+      entries, "clamp", [](const Tensors& x) { return clamp(x[0], -1, 1.5); }, clamped(-1, 1.5), {}, Result::same,
+      Derivatives::any, Accuracy::rounded_once);
   clamp_entry.cases.erase(clamp_entry.cases.end() - 4,
                           clamp_entry.cases.end() - 1);  // 1.5 is no bound for integers
   clamp_entry
@@ -189,9 +184,8 @@ void register_unary_with_options(Entries& entries) {
 // --- two operands ------------------------------------------------------------------------------------------
 
 // An op on two operands: equal shapes, all kinds of broadcasting, all dtypes and mixtures of them.
-Entry& binary(Entries& entries, const char* name, Binary function, const Function2& f, Range left,
-              Range right, Result result, Derivatives derivatives = Derivatives::any,
-              Accuracy accuracy = Accuracy::rounded_once) {
+Entry& binary(Entries& entries, const char* name, Binary function, const Function2& f, Range left, Range right,
+              Result result, Derivatives derivatives = Derivatives::any, Accuracy accuracy = Accuracy::rounded_once) {
   Entry& entry = make_entry(entries, name, derivatives, accuracy);
   const Op1 op = [function](const Tensors& x) { return function(x[0], x[1]); };
   const Oracle1 expected = [f, result](const Arrays& x) {
@@ -210,19 +204,17 @@ Entry& binary(Entries& entries, const char* name, Binary function, const Functio
                                             {{2, 3, 4, 5}, {2, 3, 4, 5}},
                                             {{3, 0}, {1, 1}}};
   for (const auto& [a, b] : shapes)
-    entry.add(a.str() + b.str(), {uniform(a, left.low, left.high, 1), uniform(b, right.low, right.high, 2)},
-              op, expected);
+    entry.add(a.str() + b.str(), {uniform(a, left.low, left.high, 1), uniform(b, right.low, right.high, 2)}, op,
+              expected);
   entry
       .add("longer than a block",
-           {uniform({3, 4099}, left.low, left.high, 1), uniform({3, 4099}, right.low, right.high, 2)}, op,
-           expected)
+           {uniform({3, 4099}, left.low, left.high, 1), uniform({3, 4099}, right.low, right.high, 2)}, op, expected)
       .layouts = false;
   for (DType t : {i32, i64, u8})
     entry
         .add(halfgrad::name_of(t),
-             {whole_numbers({3, 5}, left.low, left.high, t, 1),
-              whole_numbers({5}, right.low, right.high, t, 2)},
-             op, expected)
+             {whole_numbers({3, 5}, left.low, left.high, t, 1), whole_numbers({5}, right.low, right.high, t, 2)}, op,
+             expected)
         .dtypes.clear();
 
   // Mixed dtypes: the larger kind and the wider type win, but a rank-0 tensor widens nothing within its kind.
@@ -257,8 +249,8 @@ Entry& binary(Entries& entries, const char* name, Binary function, const Functio
 // Every pair of special values.
 void add_special_pairs(Entry& entry) {
   const Tensor v = special_values();
-  Case& special = entry.add("special values", {v, v.reshape({-1, 1})}, entry.cases.front().op,
-                            entry.cases.front().oracle);
+  Case& special =
+      entry.add("special values", {v, v.reshape({-1, 1})}, entry.cases.front().op, entry.cases.front().oracle);
   special.gradients = special.smooth = false;
 }
 
@@ -267,11 +259,10 @@ Tensor with_ties(const Shape& shape, std::uint64_t seed) { return integers(shape
 
 void comparison(Entries& entries, const char* name, Binary op, bool (*f)(double, double)) {
   Entry& entry = binary(
-      entries, name, op, [f](const Num& a, const Num& b) { return Num(f(a.value, b.value)); }, {}, {},
-      Result::boolean, Derivatives::none);
+      entries, name, op, [f](const Num& a, const Num& b) { return Num(f(a.value, b.value)); }, {}, {}, Result::boolean,
+      Derivatives::none);
   add_special_pairs(entry);
-  entry.add("ties", {with_ties({5, 7}, 1), with_ties({7}, 2)}, entry.cases.front().op,
-            entry.cases.front().oracle);
+  entry.add("ties", {with_ties({5, 7}, 1), with_ties({7}, 2)}, entry.cases.front().op, entry.cases.front().oracle);
   entry
       .add("bool", {whole_numbers({3, 5}, 0, 1, boolean, 1), whole_numbers({3, 5}, 0, 1, boolean, 2)},
            entry.cases.front().op, entry.cases.front().oracle)
@@ -295,9 +286,7 @@ void register_binary(Entries& entries) {
         },
         {}, {}, Result::same);
     add_special_pairs(entry);
-    entry
-        .add("ties", {with_ties({5, 7}, 1), with_ties({7}, 2)}, entry.cases.front().op,
-             entry.cases.front().oracle)
+    entry.add("ties", {with_ties({5, 7}, 1), with_ties({7}, 2)}, entry.cases.front().op, entry.cases.front().oracle)
         .smooth = false;
   };
   either("maximum", maximum, 1);
@@ -315,12 +304,10 @@ void register_binary(Entries& entries) {
   pow_entry
       .add(
           "zero and negative bases",
-          {from_vector(std::vector<double>{0, 0, -2, -2, 3}),
-           from_vector(std::vector<double>{2, 0, 2, 3, 0})},
+          {from_vector(std::vector<double>{0, 0, -2, -2, 3}), from_vector(std::vector<double>{2, 0, 2, 3, 0})},
           [](const Tensors& x) { return halfgrad::pow(x[0], x[1].detach()); },
           [](const Arrays& x) {
-            return oracle::zip(x[0], x[1],
-                               [](const Num& a, const Num& b) { return oracle::pow(a, b.value); });
+            return oracle::zip(x[0], x[1], [](const Num& a, const Num& b) { return oracle::pow(a, b.value); });
           })
       .smooth = false;
 

@@ -36,8 +36,7 @@ class Additions {
 
 Array gathered(const Array& x, std::int64_t dim, const Array& index) {
   Array y(index.shape, x.dtype);
-  for (const Shape& at : oracle::indices(y.shape))
-    y[at] = x[oracle::with(at, axis(dim, x), index.integer(at))];
+  for (const Shape& at : oracle::indices(y.shape)) y[at] = x[oracle::with(at, axis(dim, x), index.integer(at))];
   return y;
 }
 
@@ -58,8 +57,7 @@ Array selected(const Array& x, std::int64_t dim, const Array& index) {
 Array added(const Array& x, std::int64_t dim, const Array& index, const Array& src) {
   const std::size_t d = axis(dim, x);
   Additions y(x);
-  for (const Shape& at : oracle::indices(src.shape))
-    y.add(oracle::with(at, d, index.integer({at[d]})), src[at]);
+  for (const Shape& at : oracle::indices(src.shape)) y.add(oracle::with(at, d, index.integer({at[d]})), src[at]);
   return y.result();
 }
 
@@ -83,20 +81,17 @@ void register_gather_and_scatter(Entries& entries) {
         integers(index_shape, 0, shape[static_cast<std::size_t>(dim < 0 ? dim + shape.rank() : dim)], 2);
     const Op1 op = [dim = dim](const Tensors& x) { return gather(x[0], dim, x[1]); };
     const Oracle1 expected = [dim = dim](const Arrays& x) { return gathered(x[0], dim, x[1]); };
-    gather_entry.add(fmt::format("{}{} along {}", shape.str(), index_shape.str(), dim),
-                     {uniform(shape), index}, op, expected);
+    gather_entry.add(fmt::format("{}{} along {}", shape.str(), index_shape.str(), dim), {uniform(shape), index}, op,
+                     expected);
     gather_entry.add(fmt::format("{} by i32", shape.str()), {uniform(shape), index.to(i32)}, op, expected);
-    gather_entry
-        .add(fmt::format("{} of integers", shape.str()), {integers(shape, -9, 9), index}, op, expected)
+    gather_entry.add(fmt::format("{} of integers", shape.str()), {integers(shape, -9, 9), index}, op, expected)
         .dtypes.clear();
   }
   gather_entry.error("an index out of range", [] { gather(ones({3}), 0, full({2}, 3, i64)); });
   gather_entry.error("a negative index", [] { gather(ones({3}), 0, full({2}, -1, i64)); });
   gather_entry.error("an index of floats", [] { gather(ones({3}), 0, ones({2})); });
   gather_entry.error("an index of another rank", [] { gather(ones({3}), 0, zeros({2, 2}, i64)); });
-  gather_entry.error("an index that is larger elsewhere", [] {
-    gather(ones({3, 2}), 0, zeros({3, 3}, i64));
-  });
+  gather_entry.error("an index that is larger elsewhere", [] { gather(ones({3, 2}), 0, zeros({3, 3}, i64)); });
   gather_entry.error("a dimension that is not there", [] { gather(ones({3}), 1, zeros({3}, i64)); });
 
   Entry& scatter = make_entry(entries, "scatter_add");
@@ -130,8 +125,7 @@ void register_select_and_add(Entries& entries) {
     const Tensor index = integers(index_shape, 0, shape[d], 2);
     const std::string name = fmt::format("{} at {} along {}", shape.str(), index_shape[0], dim);
     select.add(
-        name, {uniform(shape), index},
-        [dim = dim](const Tensors& x) { return index_select(x[0], dim, x[1]); },
+        name, {uniform(shape), index}, [dim = dim](const Tensors& x) { return index_select(x[0], dim, x[1]); },
         [dim = dim](const Arrays& x) { return selected(x[0], dim, x[1]); });
     select
         .add(
@@ -171,14 +165,14 @@ void register_vocabulary(Entries& entries) {
   };
   Entry& embedding_entry = make_entry(entries, "embedding", Derivatives::any, Accuracy::rounded_once);
   embedding_entry.add(
-      "a sentence", {integers({7}, 0, 4, 2), uniform({4, 3})},
-      [](const Tensors& x) { return embedding(x[0], x[1]); }, rows(-1));
+      "a sentence", {integers({7}, 0, 4, 2), uniform({4, 3})}, [](const Tensors& x) { return embedding(x[0], x[1]); },
+      rows(-1));
   embedding_entry.add(
       "a batch by i32", {integers({2, 3}, 0, 4, 2).to(i32), uniform({4, 5})},
       [](const Tensors& x) { return embedding(x[0], x[1]); }, rows(-1));
   embedding_entry.add(
-      "no words", {integers({0}, 0, 4), uniform({4, 3})},
-      [](const Tensors& x) { return embedding(x[0], x[1]); }, rows(-1));
+      "no words", {integers({0}, 0, 4), uniform({4, 3})}, [](const Tensors& x) { return embedding(x[0], x[1]); },
+      rows(-1));
   embedding_entry
       .add(
           "padding", {integers({9}, 0, 3, 2), uniform({3, 2})},
@@ -202,8 +196,7 @@ void register_vocabulary(Entries& entries) {
   Entry& one_hot_entry = make_entry(entries, "one_hot", Derivatives::none, Accuracy::rounded_once);
   one_hot_entry
       .add(
-          "classes given", {integers({2, 5}, 0, 4)}, [](const Tensors& x) { return one_hot(x[0], 6); },
-          hot(6))
+          "classes given", {integers({2, 5}, 0, 4)}, [](const Tensors& x) { return one_hot(x[0], 6); }, hot(6))
       .dtypes.clear();
   Case& inferred = one_hot_entry.add(
       "classes inferred", {from_vector(std::vector<std::int64_t>{3, 0, 2})},

@@ -70,13 +70,11 @@ void register_cat_and_stack(Entries& entries) {
   Entry& stack_entry = movement(entries, "stack");
   for (std::int64_t dim : {0, 1, -1})
     stack_entry.add(
-        fmt::format("along {}", dim),
-        {uniform({2, 3}, -2, 2, 1), uniform({2, 3}, -2, 2, 2), uniform({2, 3}, -2, 2, 3)},
+        fmt::format("along {}", dim), {uniform({2, 3}, -2, 2, 1), uniform({2, 3}, -2, 2, 2), uniform({2, 3}, -2, 2, 3)},
         [dim](const Tensors& x) { return stack(x, dim); },
         [dim](const Arrays& x) {
           Arrays layers = x;
-          for (Array& layer : layers)
-            layer.shape.insert(static_cast<std::size_t>(dim < 0 ? dim + 3 : dim), 1);
+          for (Array& layer : layers) layer.shape.insert(static_cast<std::size_t>(dim < 0 ? dim + 3 : dim), 1);
           return joined(layers, dim);
         });
   stack_entry.error("nothing", [] { stack({}); });
@@ -89,8 +87,7 @@ void register_split_and_chunk(Entries& entries) {
   split_entry.add(
       "equal parts", {uniform({6, 2})}, [](const Tensors& x) { return split(x[0], 2); }, parts({2, 2, 2}, 0));
   split_entry.add(
-      "a shorter rest", {uniform({2, 7})}, [](const Tensors& x) { return split(x[0], 3, -1); },
-      parts({3, 3, 1}, 1));
+      "a shorter rest", {uniform({2, 7})}, [](const Tensors& x) { return split(x[0], 3, -1); }, parts({3, 3, 1}, 1));
   split_entry.add(
       "given sizes", {uniform({2, 7})},
       [](const Tensors& x) {
@@ -99,8 +96,7 @@ void register_split_and_chunk(Entries& entries) {
       parts({4, 0, 3}, 1));
   split_entry
       .add(
-          "integers", {integers({6}, -9, 9)}, [](const Tensors& x) { return split(x[0], 4); },
-          parts({4, 2}, 0))
+          "integers", {integers({6}, -9, 9)}, [](const Tensors& x) { return split(x[0], 4); }, parts({4, 2}, 0))
       .dtypes.clear();
   split_entry.error("size 0", [] { split(ones({2}), 0); });
   split_entry.error("sizes that do not add up", [] { split(ones({5}), Shape{2, 2}); });
@@ -118,8 +114,7 @@ void register_split_and_chunk(Entries& entries) {
 
 void register_pad_and_flip(Entries& entries) {
   Entry& pad_entry = movement(entries, "pad");
-  const auto padded = [&](const std::string& name, const Tensor& x, const Shape& pads,
-                          double value) -> Case& {
+  const auto padded = [&](const std::string& name, const Tensor& x, const Shape& pads, double value) -> Case& {
     return pad_entry.add(
         name, {x}, [=](const Tensors& x) { return pad(x[0], pads, value); },
         [=](const Arrays& x) {

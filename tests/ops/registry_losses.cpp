@@ -31,8 +31,7 @@ Array reduced(const Array& losses, Reduction reduction) {
 using ElementLoss = std::function<Tensor(const Tensor& output, const Tensor& target, Reduction)>;
 
 Entry& element_loss(Entries& entries, const char* name, const ElementLoss& loss,
-                    const std::function<Num(const Num&, const Num&)>& f, double target_low,
-                    double target_high) {
+                    const std::function<Num(const Num&, const Num&)>& f, double target_low, double target_high) {
   Entry& entry = make_entry(entries, name);
   for (Reduction reduction : kReductions)
     for (const Shape& shape : {Shape{7}, Shape{3, 5}, Shape{2, 3, 2, 3}, Shape{}, Shape{33, 67}}) {
@@ -45,14 +44,11 @@ Entry& element_loss(Entries& entries, const char* name, const ElementLoss& loss,
     }
   entry
       .add(
-          "f16 against f32",
-          {uniform({3, 5}, -2, 2, 1).to(f16), uniform({3, 5}, target_low, target_high, 2).to(f32)},
+          "f16 against f32", {uniform({3, 5}, -2, 2, 1).to(f16), uniform({3, 5}, target_low, target_high, 2).to(f32)},
           [=](const Tensors& x) { return loss(x[0], x[1], Reduction::mean); },
           [=](const Arrays& x) { return reduced(oracle::zip(x[0], x[1], f), Reduction::mean); })
       .dtypes.clear();
-  entry.error("shapes that broadcast but are not equal", [loss] {
-    loss(ones({3, 1}), ones({3}), Reduction::mean);
-  });
+  entry.error("shapes that broadcast but are not equal", [loss] { loss(ones({3, 1}), ones({3}), Reduction::mean); });
   entry.error("an integer target", [loss] { loss(ones({3}), zeros({3}, i64), Reduction::mean); });
   entry.error("an undefined target", [loss] { loss(ones({3}), Tensor(), Reduction::mean); });
   return entry;
@@ -72,22 +68,18 @@ void register_element_losses(Entries& entries) {
       [](const Tensor& x, const Tensor& t, Reduction r) { return mse_loss(x, t, {.reduction = r}); },
       [](const Num& x, const Num& t) { return (x - t) * (x - t); }, -2, 2);
   element_loss(
-      entries, "l1_loss",
-      [](const Tensor& x, const Tensor& t, Reduction r) { return l1_loss(x, t, {.reduction = r}); },
+      entries, "l1_loss", [](const Tensor& x, const Tensor& t, Reduction r) { return l1_loss(x, t, {.reduction = r}); },
       [](const Num& x, const Num& t) { return oracle::abs(x - t); }, -2, 2);
   const auto smooth = [](double beta) {
     return [beta](const Num& x, const Num& t) {
       const Num d = oracle::abs(x - t);
       if (beta == 0) return d;
-      return d.value < beta ? d * d * oracle::rounded_constant(0.5 / beta)
-                            : d - oracle::rounded_constant(0.5 * beta);
+      return d.value < beta ? d * d * oracle::rounded_constant(0.5 / beta) : d - oracle::rounded_constant(0.5 * beta);
     };
   };
   Entry& smooth_entry = element_loss(
       entries, "smooth_l1_loss",
-      [](const Tensor& x, const Tensor& t, Reduction r) {
-        return smooth_l1_loss(x, t, {.beta = 0.7, .reduction = r});
-      },
+      [](const Tensor& x, const Tensor& t, Reduction r) { return smooth_l1_loss(x, t, {.beta = 0.7, .reduction = r}); },
       smooth(0.7), -2, 2);
   for (double beta : {1.0, 0.0})
     smooth_entry.add(
@@ -104,31 +96,24 @@ void register_element_losses(Entries& entries) {
       [](const Num& x, const Num& t) { return binary_cross_entropy(x, t, 1.0); }, 0, 1);
   binary.add(
       "weights",
-      {uniform({3, 5}, -4, 4, 1), uniform({3, 5}, 0, 1, 2), uniform({3, 1}, 0.5, 2, 3),
-       uniform({5}, 0.5, 2, 4)},
+      {uniform({3, 5}, -4, 4, 1), uniform({3, 5}, 0, 1, 2), uniform({3, 1}, 0.5, 2, 3), uniform({5}, 0.5, 2, 4)},
       [](const Tensors& x) {
         return binary_cross_entropy_with_logits(x[0], x[1], {.weight = x[2], .pos_weight = x[3]});
       },
       [](const Arrays& x) {
-        const Array weight = oracle::broadcast(x[2], x[0].shape),
-                    positive = oracle::broadcast(x[3], x[0].shape);
+        const Array weight = oracle::broadcast(x[2], x[0].shape), positive = oracle::broadcast(x[3], x[0].shape);
         Array y(x[0].shape, x[0].dtype);
         for (std::size_t i = 0; i < y.values.size(); ++i)
-          y.values[i] =
-              binary_cross_entropy(x[0].values[i], x[1].values[i], positive.values[i]) * weight.values[i];
+          y.values[i] = binary_cross_entropy(x[0].values[i], x[1].values[i], positive.values[i]) * weight.values[i];
         return reduced(y, Reduction::mean);
       });
   binary
       .add(
           "logits far from 0",
-          {from_vector(std::vector<double>{-60000, 60000, -300, 300}),
-           from_vector(std::vector<double>{1, 0, 0, 1})},
-          [](const Tensors& x) {
-            return binary_cross_entropy_with_logits(x[0], x[1], {.reduction = Reduction::none});
-          },
+          {from_vector(std::vector<double>{-60000, 60000, -300, 300}), from_vector(std::vector<double>{1, 0, 0, 1})},
+          [](const Tensors& x) { return binary_cross_entropy_with_logits(x[0], x[1], {.reduction = Reduction::none}); },
           [](const Arrays& x) {
-            return oracle::zip(x[0], x[1],
-                               [](const Num& v, const Num& t) { return binary_cross_entropy(v, t, 1.0); });
+            return oracle::zip(x[0], x[1], [](const Num& v, const Num& t) { return binary_cross_entropy(v, t, 1.0); });
           })
       .smooth = false;
   binary.error("a weight that does not broadcast",
@@ -250,10 +235,9 @@ void register_class_losses(Entries& entries) {
     cross.add(
         c.name + ", probabilities", soft,
         [o = c.options](const Tensors& x) {
-          return cross_entropy(x[0], x[1],
-                               {.weight = x.size() > 2 ? x[2] : Tensor(),
-                                .label_smoothing = o.smoothing,
-                                .reduction = o.reduction});
+          return cross_entropy(
+              x[0], x[1],
+              {.weight = x.size() > 2 ? x[2] : Tensor(), .label_smoothing = o.smoothing, .reduction = o.reduction});
         },
         [=, o = c.options](const Arrays& x) {
           return soft_loss(log_softmax_of(x[0]), x[1], x.size() > 2 ? &x[2] : nullptr, o);
@@ -267,14 +251,11 @@ void register_class_losses(Entries& entries) {
               x[0], x[1],
               {.weight = x.size() > 2 ? x[2] : Tensor(), .ignore_index = o.ignore, .reduction = o.reduction});
         },
-        [o = c.options](const Arrays& x) {
-          return indexed_loss(x[0], x[1], x.size() > 2 ? &x[2] : nullptr, o);
-        });
+        [o = c.options](const Arrays& x) { return indexed_loss(x[0], x[1], x.size() > 2 ? &x[2] : nullptr, o); });
     add_cross(c);
     add_cross(smoothed(c, 0.1));
   }
-  const auto errors = [](Entry& entry,
-                         const std::function<void(const Tensor&, const Tensor&, const Tensor&)>& loss) {
+  const auto errors = [](Entry& entry, const std::function<void(const Tensor&, const Tensor&, const Tensor&)>& loss) {
     entry.error("a class out of range", [loss] { loss(ones({2, 3}), full({2}, 3, i64), {}); });
     entry.error("targets of another shape", [loss] { loss(ones({2, 3}), zeros({3}, i64), {}); });
     entry.error("a vector of scores", [loss] { loss(ones({3}), zeros({}, i64), {}); });
@@ -282,11 +263,8 @@ void register_class_losses(Entries& entries) {
     entry.error("integer scores", [loss] { loss(ones({2, 3}, i64), zeros({2}, i64), {}); });
   };
   errors(nll, [](const Tensor& x, const Tensor& t, const Tensor& w) { nll_loss(x, t, {.weight = w}); });
-  errors(cross,
-         [](const Tensor& x, const Tensor& t, const Tensor& w) { cross_entropy(x, t, {.weight = w}); });
-  cross.error("a smoothing above 1", [] {
-    cross_entropy(ones({2, 3}), zeros({2}, i64), {.label_smoothing = 1.5});
-  });
+  errors(cross, [](const Tensor& x, const Tensor& t, const Tensor& w) { cross_entropy(x, t, {.weight = w}); });
+  cross.error("a smoothing above 1", [] { cross_entropy(ones({2, 3}), zeros({2}, i64), {.label_smoothing = 1.5}); });
   cross.error("probabilities of another shape", [] { cross_entropy(ones({2, 3}), ones({2, 2})); });
   entries.push_back(std::move(cross));
 }

@@ -31,8 +31,7 @@ void register_softmax(Entries& entries, const char* name, Tensor (*function)(con
   on("above any range of powers", full({2, 3}, 30000, f64), 1);
   std::vector<double> lines;
   for (double special : special_values().to_vector<double>()) lines.insert(lines.end(), {1, special, -0.5});
-  Case& special =
-      on("special values", from_vector(lines, {static_cast<std::int64_t>(lines.size() / 3), 3}), 1);
+  Case& special = on("special values", from_vector(lines, {static_cast<std::int64_t>(lines.size() / 3), 3}), 1);
   special.gradients = special.smooth = false;
   Case& none = on("minus infinity throughout", full({2, 3}, -INFINITY, f64), 1);
   none.gradients = none.smooth = false;
@@ -75,8 +74,7 @@ struct BatchNorm {
   Arrays expected(const Arrays& x) const {
     const DType dtype = compute_dtype(x[0].dtype);
     Array y(x[0].shape, x[0].dtype), m(mean.shape(), dtype), v(variance.shape(), dtype);
-    const std::vector<double> old_mean = mean.to_vector<double>(),
-                              old_variance = variance.to_vector<double>();
+    const std::vector<double> old_mean = mean.to_vector<double>(), old_variance = variance.to_vector<double>();
     for (std::int64_t c = 0; c < mean.numel(); ++c) {
       m[{c}] = old_mean[static_cast<std::size_t>(c)];
       v[{c}] = old_variance[static_cast<std::size_t>(c)];
@@ -90,8 +88,7 @@ struct BatchNorm {
       if (line.empty()) continue;
       const Statistics batch(line);
       for (const Shape& index : at)
-        y[index] = standardized(x[0][index], training ? batch.mean : m[{c}],
-                                training ? batch.variance : v[{c}], eps) *
+        y[index] = standardized(x[0][index], training ? batch.mean : m[{c}], training ? batch.variance : v[{c}], eps) *
                        x[1][{c}] +
                    x[2][{c}];
       if (!training) continue;
@@ -115,8 +112,8 @@ void register_batch_norm(Entries& entries) {
     const auto expected_y = [norm](const Arrays& x) { return norm.expected(x)[0]; };
     entry.add(what, inputs, y_of, expected_y).repeats = false;
     entry
-        .add(what + ", f16 with f32 parameters", {inputs[0].to(f16), inputs[1].to(f32), inputs[2].to(f32)},
-             y_of, expected_y)
+        .add(what + ", f16 with f32 parameters", {inputs[0].to(f16), inputs[1].to(f32), inputs[2].to(f32)}, y_of,
+             expected_y)
         .dtypes.clear();
     entry.cases.back().repeats = false;
     Case& running = entry.add(
@@ -150,15 +147,12 @@ void register_batch_norm(Entries& entries) {
   entry.error("one value per channel", [=] { bad(ones({1, 3}), ones({3})); });
   entry.error("a vector", [=] { bad(ones({3}), ones({3})); });
   entry.error("integers", [=] { bad(ones({4, 3}, i64), ones({3})); });
-  entry.error("half of the running statistics", [] {
-    batch_norm(ones({4, 3}), {}, {}, zeros({3}), {}, true);
-  });
+  entry.error("half of the running statistics", [] { batch_norm(ones({4, 3}), {}, {}, zeros({3}), {}, true); });
 }
 
 void register_layer_norm(Entries& entries) {
   Entry& entry = make_entry(entries, "layer_norm");
-  const auto on = [&](const std::string& what, const Shape& shape, const Shape& normalized,
-                      double eps = 1e-5) {
+  const auto on = [&](const std::string& what, const Shape& shape, const Shape& normalized, double eps = 1e-5) {
     const auto expected = [=](const Arrays& x) {
       Array y(shape, x[0].dtype);
       const auto n = static_cast<std::size_t>(normalized.numel());
@@ -174,15 +168,13 @@ void register_layer_norm(Entries& entries) {
       return y;
     };
     const auto op = [=](const Tensors& x) {
-      return x.size() > 1 ? layer_norm(x[0], normalized, x[1], x[2], eps)
-                          : layer_norm(x[0], normalized, {}, {}, eps);
+      return x.size() > 1 ? layer_norm(x[0], normalized, x[1], x[2], eps) : layer_norm(x[0], normalized, {}, {}, eps);
     };
-    const Tensors inputs = {uniform(shape, -2, 2, 1), uniform(normalized, 0.5, 2, 2),
-                            uniform(normalized, -2, 2, 3)};
+    const Tensors inputs = {uniform(shape, -2, 2, 1), uniform(normalized, 0.5, 2, 2), uniform(normalized, -2, 2, 3)};
     entry.add(what, inputs, op, expected);
     entry
-        .add(what + ", f16 with f32 parameters", {inputs[0].to(f16), inputs[1].to(f32), inputs[2].to(f32)},
-             op, expected)
+        .add(what + ", f16 with f32 parameters", {inputs[0].to(f16), inputs[1].to(f32), inputs[2].to(f32)}, op,
+             expected)
         .dtypes.clear();
     entry.add(what + ", without parameters", {inputs[0]}, op, expected);
   };

@@ -36,8 +36,8 @@ Array reshaped(Array x, const Shape& shape) {
 // A vector is a row on the left and a column on the right.
 Array matmul_oracle(const Arrays& x) {
   const bool row = x[0].shape.size() == 1, column = x[1].shape.size() == 1;
-  Array y = multiplied(row ? reshaped(x[0], {1, x[0].size(0)}) : x[0],
-                       column ? reshaped(x[1], {x[1].size(0), 1}) : x[1]);
+  Array y =
+      multiplied(row ? reshaped(x[0], {1, x[0].size(0)}) : x[0], column ? reshaped(x[1], {x[1].size(0), 1}) : x[1]);
   if (column) y.shape.erase(y.shape.size() - 1);
   if (row) y.shape.erase(y.shape.size() - (column ? 1 : 2));
   return y;

@@ -32,8 +32,8 @@ DType result_of(Result result, DType t) {
   return t;
 }
 
-Case& add(Entry& entry, const std::string& name, const Tensor& x, const Reduction& op, const Formula& f,
-          Result result, const Shape& dims, bool keepdim) {
+Case& add(Entry& entry, const std::string& name, const Tensor& x, const Reduction& op, const Formula& f, Result result,
+          const Shape& dims, bool keepdim) {
   return entry.add(
       name, {x}, [=](const Tensors& x) { return op(x[0], dims, keepdim); },
       [=](const Arrays& x) { return oracle::reduce(x[0], dims, keepdim, result_of(result, x[0].dtype), f); });
@@ -42,12 +42,11 @@ Case& add(Entry& entry, const std::string& name, const Tensor& x, const Reductio
 // A reduction over every choice of dimensions that differs in kind. `equal` says whether it is defined when
 // elements are equal, as those of an expanded tensor are.
 Entry& reduction(Entries& entries, const char* name, const Reduction& op, const Formula& f, Result result,
-                 Derivatives derivatives = Derivatives::any, Accuracy accuracy = Accuracy::bounded,
-                 bool equal = true) {
+                 Derivatives derivatives = Derivatives::any, Accuracy accuracy = Accuracy::bounded, bool equal = true) {
   Entry& entry = make_entry(entries, name, derivatives, accuracy);
   const auto over = [&](const Shape& shape, const Shape& dims, bool keepdim) {
-    add(entry, fmt::format("{} over {}{}", shape.str(), dims.str(), keepdim ? " kept" : ""), distinct(shape),
-        op, f, result, dims, keepdim)
+    add(entry, fmt::format("{} over {}{}", shape.str(), dims.str(), keepdim ? " kept" : ""), distinct(shape), op, f,
+        result, dims, keepdim)
         .repeats = equal;
   };
   over({7}, {}, false);
@@ -128,14 +127,13 @@ void register_sums(Entries& entries) {
   add_special(sum_entry, sum, total, Result::sum);
   // Summed in f16 these would get stuck at 2048, and the other way round at 65504.
   add(sum_entry, "5000 ones", ones({5000}, f64), sum, total, Result::sum, {}, false).layouts = false;
-  add(sum_entry, "above the range of f16 and back",
-      from_vector(std::vector<double>{60000, 60000, -60000, -30000}), sum, total, Result::sum, {}, false);
+  add(sum_entry, "above the range of f16 and back", from_vector(std::vector<double>{60000, 60000, -60000, -30000}), sum,
+      total, Result::sum, {}, false);
 
   Entry& mean_entry = reduction(entries, "mean", mean, average, Result::same);
   add_small(mean_entry, mean, average, Result::same, true);
   add_special(mean_entry, mean, average, Result::same);
-  add(mean_entry, "a sum above the range of f16", full({9}, 60000, f64), mean, average, Result::same, {},
-      false);
+  add(mean_entry, "a sum above the range of f16", full({9}, 60000, f64), mean, average, Result::same, {}, false);
   mean_entry.error("integers", [] { mean(arange(3)); });
 
   Entry& prod_entry = make_entry(entries, "prod");
@@ -146,8 +144,7 @@ void register_sums(Entries& entries) {
   over("a middle dimension", uniform({2, 3, 4}), {1}, false);
   over("two dimensions, kept", uniform({2, 3, 4}), {0, -1}, true);
   over("an image", uniform({2, 3, 2, 3}), {1, 2}, false);
-  over("one zero in a line, two in another", from_vector(std::vector<double>{0, 2, 3, 0, 0, 5}, {2, 3}), {1},
-       false);
+  over("one zero in a line, two in another", from_vector(std::vector<double>{0, 2, 3, 0, 0, 5}, {2, 3}), {1}, false);
   over("nothing", uniform({3, 0}), {1}, false).smooth = false;
   add_integers(prod_entry, prod, product, Result::sum);
   prod_entry.error("a dimension that is not there", [] { prod(ones({2}), {1}); });
@@ -169,8 +166,7 @@ void register_sums(Entries& entries) {
   cumsum_entry.add("rows", {uniform({3, 7})}, op, running(1));
   cumsum_entry.add("a middle dimension", {uniform({2, 3, 4})}, op, running(1));
   cumsum_entry.add(
-      "the first of an image", {uniform({2, 3, 2, 3})}, [](const Tensors& x) { return cumsum(x[0], -4); },
-      running(0));
+      "the first of an image", {uniform({2, 3, 2, 3})}, [](const Tensors& x) { return cumsum(x[0], -4); }, running(0));
   cumsum_entry.add("nothing", {uniform({3, 0})}, op, running(1));
   cumsum_entry.add("integers", {integers({3, 7}, -9, 9).to(i32)}, op, running(1)).dtypes.clear();
   cumsum_entry.add("counting truths", {integers({3, 7}, 0, 2).to(boolean)}, op, running(1)).dtypes.clear();
@@ -195,23 +191,20 @@ void register_extrema(Entries& entries) {
     const Formula f = [sign](const Line& x) {  // the first of the best, and the first NaN
       std::size_t best = 0;
       for (std::size_t i = 1; i < x.size(); ++i)
-        if (!std::isnan(x[best].value) &&
-            (std::isnan(x[i].value) || sign * x[i].value > sign * x[best].value))
+        if (!std::isnan(x[best].value) && (std::isnan(x[i].value) || sign * x[i].value > sign * x[best].value))
           best = i;
       return number(best);
     };
     Entry& entry = make_entry(entries, name, Derivatives::none, Accuracy::rounded_once);
-    const Reduction along = [op](const Tensor& x, const Shape& dims, bool keepdim) {
-      return op(x, dims[0], keepdim);
-    };
+    const Reduction along = [op](const Tensor& x, const Shape& dims, bool keepdim) { return op(x, dims[0], keepdim); };
     for (bool keepdim : {false, true})
       for (std::int64_t dim : {0, 1, -1})
         add(entry, fmt::format("along {}{}", dim, keepdim ? " kept" : ""), distinct({3, 4, 5}), along, f,
             Result::position, {dim}, keepdim);
     add(entry, "ties", integers({5, 7}, -2, 3).to(f64), along, f, Result::position, {1}, false);
     add(
-        entry, "of everything", distinct({3, 5, 7}),
-        [flat](const Tensor& x, const Shape&, bool) { return flat(x); }, f, Result::position, {}, false);
+        entry, "of everything", distinct({3, 5, 7}), [flat](const Tensor& x, const Shape&, bool) { return flat(x); }, f,
+        Result::position, {}, false);
     add_integers(entry, along, f, Result::position);
     add_special(entry, along, f, Result::position);
     entry.error("a dimension that is not there", [op] { op(ones({2}), 1, false); });
@@ -238,40 +231,33 @@ void register_extrema(Entries& entries) {
 
 void register_statistics(Entries& entries) {
   const auto unbiased = [](const Line& x) { return variance(x, 1); };
-  const Reduction var_op = [](const Tensor& x, const Shape& dims, bool keepdim) {
-    return var(x, dims, keepdim);
-  };
+  const Reduction var_op = [](const Tensor& x, const Shape& dims, bool keepdim) { return var(x, dims, keepdim); };
   Entry& var_entry = reduction(entries, "var", var_op, unbiased, Result::same);
   add(
       var_entry, "of the numbers themselves", uniform({3, 5}),
       [](const Tensor& x, const Shape& dims, bool keepdim) { return var(x, dims, keepdim, 0); },
       [](const Line& x) { return variance(x, 0); }, Result::same, {1}, false);
-  Case& single = add(var_entry, "a single number, which has none", uniform({3, 1}), var_op, unbiased,
-                     Result::same, {1}, false);
+  Case& single =
+      add(var_entry, "a single number, which has none", uniform({3, 1}), var_op, unbiased, Result::same, {1}, false);
   single.gradients = single.smooth = false;
   var_entry.error("integers", [] { var(arange(3)); });
 
   const bool where_equal = false;  // roots have no slope at 0
-  const Reduction stddev_op = [](const Tensor& x, const Shape& dims, bool keepdim) {
-    return stddev(x, dims, keepdim);
-  };
+  const Reduction stddev_op = [](const Tensor& x, const Shape& dims, bool keepdim) { return stddev(x, dims, keepdim); };
   Entry& stddev_entry = reduction(
       entries, "stddev", stddev_op, [](const Line& x) { return oracle::sqrt(variance(x, 1)); }, Result::same,
       Derivatives::any, Accuracy::bounded, where_equal);
   add(
-      stddev_entry, "equal numbers, gradient 0", zeros({3, 4}, f64), stddev_op,
-      [](const Line&) { return Num(0); }, Result::same, {1}, false)
+      stddev_entry, "equal numbers, gradient 0", zeros({3, 4}, f64), stddev_op, [](const Line&) { return Num(0); },
+      Result::same, {1}, false)
       .smooth = false;
   stddev_entry.error("integers", [] { stddev(arange(3)); });
 
-  const Reduction norm_op = [](const Tensor& x, const Shape& dims, bool keepdim) {
-    return norm(x, 2, dims, keepdim);
-  };
+  const Reduction norm_op = [](const Tensor& x, const Shape& dims, bool keepdim) { return norm(x, 2, dims, keepdim); };
   Entry& norm_entry = reduction(
       entries, "norm", norm_op, [](const Line& x) { return norm_of(x, 2); }, Result::same);
   add_small(
-      norm_entry, norm_op, [](const Line& x) { return x.empty() ? Num(0) : norm_of(x, 2); }, Result::same,
-      true);
+      norm_entry, norm_op, [](const Line& x) { return x.empty() ? Num(0) : norm_of(x, 2); }, Result::same, true);
   for (double p : {1.0, 0.0, 3.0, 0.5, -1.0, kInf, -kInf})
     add(
         norm_entry, fmt::format("p = {}", p), uniform({3, 5}),
@@ -279,8 +265,8 @@ void register_statistics(Entries& entries) {
         [p](const Line& x) { return norm_of(x, p); }, Result::same, {1}, false)
         .smooth = p != 0;
   add(
-      norm_entry, "zeros, gradient 0", zeros({3, 4}, f64), norm_op, [](const Line&) { return Num(0); },
-      Result::same, {1}, false)
+      norm_entry, "zeros, gradient 0", zeros({3, 4}, f64), norm_op, [](const Line&) { return Num(0); }, Result::same,
+      {1}, false)
       .smooth = false;
   add(
       norm_entry, "squares above the range of f16", full({4}, 300, f64), norm_op,
@@ -291,8 +277,8 @@ void register_statistics(Entries& entries) {
   Entry& lse_entry = reduction(entries, "logsumexp", logsumexp, oracle::log_sum_exp, Result::same);
   add_small(lse_entry, logsumexp, oracle::log_sum_exp, Result::same, true);
   add_special(lse_entry, logsumexp, oracle::log_sum_exp, Result::same);
-  add(lse_entry, "powers above any range", full({3, 4}, 2000, f64), logsumexp, oracle::log_sum_exp,
-      Result::same, {1}, false)
+  add(lse_entry, "powers above any range", full({3, 4}, 2000, f64), logsumexp, oracle::log_sum_exp, Result::same, {1},
+      false)
       .smooth = false;
   lse_entry.error("integers", [] { logsumexp(arange(3)); });
 }

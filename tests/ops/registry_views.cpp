@@ -25,8 +25,8 @@ Entry& movement(std::vector<Entry>& entries, const char* name) {
 }
 
 // Adds a case for floats and the same for integers.
-void add(Entry& entry, const std::string& name, const Shape& shape,
-         const std::function<Tensor(const Tensor&)>& f, const Oracle1& oracle, bool layouts = true) {
+void add(Entry& entry, const std::string& name, const Shape& shape, const std::function<Tensor(const Tensor&)>& f,
+         const Oracle1& oracle, bool layouts = true) {
   const Op1 op = [f](const Tensors& x) { return f(x[0]); };
   entry.add(name, {uniform(shape)}, op, oracle).layouts = layouts;
   Case& whole = entry.add(name + ", integers", {integers(shape, -9, 9)}, op, oracle);
@@ -156,8 +156,7 @@ void register_permutations(std::vector<Entry>& entries) {
 void register_slices(std::vector<Entry>& entries) {
   Entry& slice = movement(entries, "slice");
   add(
-      slice, "inside", {4, 6}, [](const Tensor& x) { return x.slice(1, 1, 5); },
-      moved({4, 4}, [](const Shape& i) {
+      slice, "inside", {4, 6}, [](const Tensor& x) { return x.slice(1, 1, 5); }, moved({4, 4}, [](const Shape& i) {
         return Shape{i[0], i[1] + 1};
       }));
   add(
@@ -176,8 +175,7 @@ void register_slices(std::vector<Entry>& entries) {
 
   Entry& narrow = movement(entries, "narrow");
   add(
-      narrow, "inside", {2, 6}, [](const Tensor& x) { return x.narrow(-1, 2, 3); },
-      moved({2, 3}, [](const Shape& i) {
+      narrow, "inside", {2, 6}, [](const Tensor& x) { return x.narrow(-1, 2, 3); }, moved({2, 3}, [](const Shape& i) {
         return Shape{i[0], i[1] + 2};
       }));
   add(
@@ -234,12 +232,10 @@ void register_copies(std::vector<Entry>& entries) {
   add(
       contiguous, "a matrix", {3, 5}, [](const Tensor& x) { return x.contiguous(); }, reshaped({3, 5}));
   add(
-      contiguous, "an image", {2, 3, 4, 5}, [](const Tensor& x) { return x.contiguous(); },
-      reshaped({2, 3, 4, 5}));
+      contiguous, "an image", {2, 3, 4, 5}, [](const Tensor& x) { return x.contiguous(); }, reshaped({2, 3, 4, 5}));
   Entry& channels_last = movement(entries, "channels_last");
   add(
-      channels_last, "images", {2, 3, 2, 3}, [](const Tensor& x) { return x.channels_last(); },
-      reshaped({2, 3, 2, 3}));
+      channels_last, "images", {2, 3, 2, 3}, [](const Tensor& x) { return x.channels_last(); }, reshaped({2, 3, 2, 3}));
   channels_last.error("rank 3", [] { ones({2, 3, 4}).channels_last(); });
 }
 

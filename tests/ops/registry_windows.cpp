@@ -17,8 +17,7 @@ std::int64_t positions(std::int64_t size, std::int64_t kernel, std::int64_t stri
 }
 
 // Names every product of a convolution: y[y] += x[x] * w[w].
-void for_each_product(const Shape& x, const Shape& w, const Shape& y, const Conv2dOptions& o,
-                      const Term& term) {
+void for_each_product(const Shape& x, const Shape& w, const Shape& y, const Conv2dOptions& o, const Term& term) {
   const std::int64_t per_group = y[1] / o.groups;
   for (const Shape& at : oracle::indices(y))
     for (std::int64_t c = 0; c < w[1]; ++c)
@@ -39,8 +38,7 @@ Shape convolved_shape(const Shape& x, const Shape& w, const Conv2dOptions& o) {
 // Sums of products, collected per element of the result.
 class Sums {
  public:
-  Sums(const Shape& shape, DType dtype)
-      : result_(shape, dtype), terms_(result_.values.size()), at_(shape, f64) {
+  Sums(const Shape& shape, DType dtype) : result_(shape, dtype), terms_(result_.values.size()), at_(shape, f64) {
     for (std::size_t i = 0; i < at_.values.size(); ++i) at_.values[i] = static_cast<double>(i);
   }
   void add(const Shape& index, const Num& term) {
@@ -96,8 +94,7 @@ const std::vector<ConvCase>& conv_cases() {
 void register_convolutions(std::vector<Entry>& entries) {
   Entry& conv = make_entry(entries, "conv2d");
   for (const ConvCase& c : conv_cases()) {
-    const Tensor x = uniform(c.x, -2, 2, 1), w = uniform(c.weight, -2, 2, 2),
-                 bias = uniform({c.weight[0]}, -2, 2, 3);
+    const Tensor x = uniform(c.x, -2, 2, 1), w = uniform(c.weight, -2, 2, 2), bias = uniform({c.weight[0]}, -2, 2, 3);
     conv.add(
         c.name, {x, w, bias}, [c](const Tensors& x) { return conv2d(x[0], x[1], x[2], c.options); },
         [c](const Arrays& x) { return convolved(x, c.options); });
@@ -116,9 +113,7 @@ void register_convolutions(std::vector<Entry>& entries) {
         return y;
       });
   conv.error("other channels", [] { conv2d(ones({1, 3, 4, 4}), ones({2, 2, 3, 3})); });
-  conv.error("groups that do not divide", [] {
-    conv2d(ones({1, 3, 4, 4}), ones({2, 1, 3, 3}), {}, {.groups = 2});
-  });
+  conv.error("groups that do not divide", [] { conv2d(ones({1, 3, 4, 4}), ones({2, 1, 3, 3}), {}, {.groups = 2}); });
   conv.error("a kernel that fits nowhere", [] { conv2d(ones({1, 1, 2, 2}), ones({1, 1, 3, 3})); });
   conv.error("stride 0", [] { conv2d(ones({1, 1, 2, 2}), ones({1, 1, 1, 1}), {}, {.stride = 0}); });
   conv.error("a bias of another size", [] { conv2d(ones({1, 1, 2, 2}), ones({2, 1, 1, 1}), ones({1})); });
@@ -133,9 +128,8 @@ void register_convolutions(std::vector<Entry>& entries) {
         [c](const Tensors& x) { return conv2d_input_gradient(x[0], x[1], c.x, c.options); },
         [c](const Arrays& x) {
           Sums dx(c.x, x[0].dtype);
-          for_each_product(
-              c.x, c.weight, x[0].shape, c.options,
-              [&](const Shape& i, const Shape& w, const Shape& at) { dx.add(i, x[0][at] * x[1][w]); });
+          for_each_product(c.x, c.weight, x[0].shape, c.options,
+                           [&](const Shape& i, const Shape& w, const Shape& at) { dx.add(i, x[0][at] * x[1][w]); });
           return dx.totals();
         });
   }
@@ -151,9 +145,8 @@ void register_convolutions(std::vector<Entry>& entries) {
         [c](const Tensors& x) { return conv2d_weight_gradient(x[0], x[1], c.weight, c.options); },
         [c](const Arrays& x) {
           Sums dw(c.weight, x[0].dtype);
-          for_each_product(
-              c.x, c.weight, x[1].shape, c.options,
-              [&](const Shape& i, const Shape& w, const Shape& at) { dw.add(w, x[0][i] * x[1][at]); });
+          for_each_product(c.x, c.weight, x[1].shape, c.options,
+                           [&](const Shape& i, const Shape& w, const Shape& at) { dw.add(w, x[0][i] * x[1][at]); });
           return dw.totals();
         });
   }
@@ -232,8 +225,7 @@ void register_pools(std::vector<Entry>& entries) {
           [=](const Tensors& x) { return avg_pool2d(x[0], c.kernel, options); },
           [=](const Arrays& x) {
             return pooled(x[0], c.kernel, options, [=](const auto& inside, std::int64_t outside) {
-              return mean_of(inside,
-                             static_cast<std::int64_t>(inside.size()) + (count_padding ? outside : 0));
+              return mean_of(inside, static_cast<std::int64_t>(inside.size()) + (count_padding ? outside : 0));
             });
           });
     }
@@ -252,8 +244,7 @@ void register_pools(std::vector<Entry>& entries) {
                       [](const auto& inside, std::int64_t) { return first_largest(inside); });
       });
   most.add("ties go to the first", {integers({2, 2, 4, 4}, -1, 1).to(f64)}, two, two_oracle).smooth = false;
-  Case& special =
-      most.add("special values", {special_values().slice(0, 0, 24).reshape({1, 1, 4, 6})}, two, two_oracle);
+  Case& special = most.add("special values", {special_values().slice(0, 0, 24).reshape({1, 1, 4, 6})}, two, two_oracle);
   special.gradients = special.smooth = false;
   most.error("a window that fits nowhere", [] { max_pool2d(ones({1, 1, 2, 2}), 3); });
   most.error("too much padding", [] { max_pool2d(ones({1, 1, 4, 4}), 2, {.padding = 2}); });

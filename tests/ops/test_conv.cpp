@@ -41,10 +41,8 @@ void for_each_product(const Case& k, const Shape& y, F f) {
           for (std::int64_t c = 0; c < in_group; ++c)
             for (std::int64_t r = 0; r < k.w[2]; ++r)
               for (std::int64_t s = 0; s < k.w[3]; ++s) {
-                const std::int64_t h =
-                    oh * k.options.stride.h - k.options.padding.h + r * k.options.dilation.h;
-                const std::int64_t w =
-                    ow * k.options.stride.w - k.options.padding.w + s * k.options.dilation.w;
+                const std::int64_t h = oh * k.options.stride.h - k.options.padding.h + r * k.options.dilation.h;
+                const std::int64_t w = ow * k.options.stride.w - k.options.padding.w + s * k.options.dilation.w;
                 if (h < 0 || h >= k.x[2] || w < 0 || w >= k.x[3]) continue;
                 f(n, o, oh, ow, o / out_group * in_group + c, h, w, c, r, s);
               }
@@ -53,9 +51,7 @@ void for_each_product(const Case& k, const Shape& y, F f) {
 Shape shape_of_y(const Case& k) {
   const auto positions = [&](int axis) {
     const Conv2dOptions& o = k.options;
-    return (k.x[2 + axis] + 2 * o.padding[axis] - o.dilation[axis] * (k.w[2 + axis] - 1) - 1) /
-               o.stride[axis] +
-           1;
+    return (k.x[2 + axis] + 2 * o.padding[axis] - o.dilation[axis] * (k.w[2 + axis] - 1) - 1) / o.stride[axis] + 1;
   };
   return {k.x[0], k.w[0], positions(0), positions(1)};
 }
@@ -72,13 +68,12 @@ TEST_CASE("conv2d is its definition, for both memory layouts of x and every floa
       const Tensor x = random(k.x, dtype, 1), w = random(k.w, dtype, 2), b = random({k.w[0]}, dtype, 3);
       const Array vx(x), vw(w), vb(b);
       Array exact(shape_of_y(k), 0), magnitude = exact;
-      for_each_product(
-          k, exact.shape,
-          [&](auto n, auto o, auto oh, auto ow, auto c, auto h, auto ww, auto cg, auto r, auto s) {
-            const double product = vx({n, c, h, ww}) * vw({o, cg, r, s});
-            exact({n, o, oh, ow}) += product;
-            magnitude({n, o, oh, ow}) += std::abs(product);
-          });
+      for_each_product(k, exact.shape,
+                       [&](auto n, auto o, auto oh, auto ow, auto c, auto h, auto ww, auto cg, auto r, auto s) {
+                         const double product = vx({n, c, h, ww}) * vw({o, cg, r, s});
+                         exact({n, o, oh, ow}) += product;
+                         magnitude({n, o, oh, ow}) += std::abs(product);
+                       });
       const double terms = static_cast<double>(k.w[1] * k.w[2] * k.w[3]);
       check_sums(conv2d(x, w, {}, k.options), exact, magnitude, terms);
       for (std::size_t i = 0; i < exact.values.size(); ++i) {
@@ -104,8 +99,7 @@ TEST_CASE("the gradients of conv2d are their definitions in every float dtype") 
       const Array vx(x), vw(w), vdy(dy);
       Array dx(k.x, 0), dw(k.w, 0), dx_magnitude = dx, dw_magnitude = dw;
       for_each_product(
-          k, dy.shape(),
-          [&](auto n, auto o, auto oh, auto ow, auto c, auto h, auto ww, auto cg, auto r, auto s) {
+          k, dy.shape(), [&](auto n, auto o, auto oh, auto ow, auto c, auto h, auto ww, auto cg, auto r, auto s) {
             const double g = vdy({n, o, oh, ow}), to_x = g * vw({o, cg, r, s}), to_w = g * vx({n, c, h, ww});
             dx({n, c, h, ww}) += to_x;
             dx_magnitude({n, c, h, ww}) += std::abs(to_x);
@@ -133,12 +127,8 @@ TEST_CASE("conv2d can be differentiated, and so can its gradients") {
     check_gradients(f, inputs);
     check_second_gradients(f, inputs);
     const Tensor dy = random(shape_of_y(k), f64, 4);
-    const Function to_x = [&](const Tensors& in) {
-      return conv2d_input_gradient(in[0], in[1], k.x, k.options);
-    };
-    const Function to_w = [&](const Tensors& in) {
-      return conv2d_weight_gradient(in[0], in[1], k.w, k.options);
-    };
+    const Function to_x = [&](const Tensors& in) { return conv2d_input_gradient(in[0], in[1], k.x, k.options); };
+    const Function to_w = [&](const Tensors& in) { return conv2d_weight_gradient(in[0], in[1], k.w, k.options); };
     check_second_gradients(to_x, {dy, inputs[1]});
     check_second_gradients(to_w, {inputs[0], dy});
   }
@@ -166,8 +156,7 @@ TEST_CASE("conv2d computes the gradients that are wanted and no others") {
 }
 
 TEST_CASE("an input whose value no gradient needs may be changed after the forward") {
-  const Tensor x = random({1, 1, 3, 3}).requires_grad_(), w = random({1, 1, 2, 2}),
-               dy = ones({1, 1, 2, 2}, f64);
+  const Tensor x = random({1, 1, 3, 3}).requires_grad_(), w = random({1, 1, 2, 2}), dy = ones({1, 1, 2, 2}, f64);
   const Tensor h = x * 2.0, y = conv2d(h, w);
   h.detach().zero_();  // dx needs w alone
   check_equal(grad(y, {x}, dy)[0], conv2d_input_gradient(dy, w, x.shape()) * 2.0);
@@ -200,12 +189,6 @@ TEST_CASE("conv2d's errors say what does not fit") {
   CHECK(contains(error_of([&] { conv2d(x, w, {}, {.padding = INT64_MAX}); }), "at most"));
   CHECK(contains(error_of([&] { conv2d(ones({1, 4, 0, 5}), w); }), "no rows"));
   CHECK(contains(error_of([&] { conv2d(ones({1, 0, 5, 5}), ones({6, 0, 3, 3})); }), "at least one channel"));
-  CHECK(contains(error_of([&] {
-                   conv2d_input_gradient(ones({1, 6, 4, 4}), w, x.shape());
-                 }),
-                 "dy is [1, 6, 4, 4]"));
-  CHECK(contains(error_of([&] {
-                   conv2d_weight_gradient(x, ones({1, 6, 4, 4}), w.shape());
-                 }),
-                 "gives [1, 6, 3, 3]"));
+  CHECK(contains(error_of([&] { conv2d_input_gradient(ones({1, 6, 4, 4}), w, x.shape()); }), "dy is [1, 6, 4, 4]"));
+  CHECK(contains(error_of([&] { conv2d_weight_gradient(x, ones({1, 6, 4, 4}), w.shape()); }), "gives [1, 6, 3, 3]"));
 }

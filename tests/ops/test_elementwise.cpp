@@ -18,8 +18,7 @@ Values values(const Tensor& x) { return x.to_vector<double>(); }
 TEST_CASE("a number takes the dtype of the tensor beside it") {
   for (DType t : {f16, f32, f64}) {
     const Tensor x = tensor({1, 2, 3}, t);
-    for (const Tensor& y :
-         {x + 1, 2 * x, x / 2.5, 1.5 - x, pow(x, 2), maximum(x, 0), x + half(1.0f), x * true})
+    for (const Tensor& y : {x + 1, 2 * x, x / 2.5, 1.5 - x, pow(x, 2), maximum(x, 0), x + half(1.0f), x * true})
       CHECK(y.dtype() == t);
   }
   const Tensor n = tensor({1, 2, 3}, i32);
@@ -77,8 +76,7 @@ TEST_CASE("f16 is computed in f32 and rounded once") {
   const Tensor x = tensor({300}, f16);
   CHECK(std::isinf((x * 220).item()));
   CHECK(values(tensor({65504}, f16) + 15) == Values{65504});
-  CHECK(std::isinf(
-      (tensor({65504}, f16) + 16).item()));  // 65520 is midway between 65504 and 65536, which is no half
+  CHECK(std::isinf((tensor({65504}, f16) + 16).item()));   // 65520 is midway between 65504 and 65536, which is no half
   CHECK(values(tensor({1}, f16) + 0x1p-11) == Values{1});  // a tie goes to even
   CHECK(values(tensor({1}, f16) + 0x1.8p-11) == Values{1 + 0x1p-10});
   CHECK(values(tensor({0x1p-24}, f16) / 2) == Values{0});

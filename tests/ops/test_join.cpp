@@ -121,10 +121,7 @@ TEST_CASE("gradients of cat return to each input in its own dtype, and only wher
 
 TEST_CASE("joining errors say what does not fit") {
   CHECK(contains(error_of([] { cat({}); }), "no tensors"));
-  CHECK(contains(error_of([] {
-                   cat({ones({2, 3}), ones({2, 2})});
-                 }),
-                 "a tensor is [2, 2] and the first is [2, 3]"));
+  CHECK(contains(error_of([] { cat({ones({2, 3}), ones({2, 2})}); }), "a tensor is [2, 2] and the first is [2, 3]"));
   CHECK(contains(error_of([] { cat({ones({2, 3}), ones({2})}); }), "a tensor is [2]"));
   CHECK(contains(error_of([] { cat({ones({2, 3})}, 2); }), "cat"));
   CHECK(contains(error_of([] { cat({ones({}), ones({})}); }), "stack"));

@@ -27,13 +27,10 @@ struct Position {
   }
 };
 
-const std::vector<double> kLogits = {0.5,  -1.25, 2, 0.25, 0.75,
-                                     -0.5, -3,    1, 1.5};  // 3 positions of 3 classes
+const std::vector<double> kLogits = {0.5, -1.25, 2, 0.25, 0.75, -0.5, -3, 1, 1.5};  // 3 positions of 3 classes
 const std::vector<double> kWeight = {0.5, 2, 1.25};
 
-Position position(std::size_t i) {
-  return Position({kLogits[3 * i], kLogits[3 * i + 1], kLogits[3 * i + 2]});
-}
+Position position(std::size_t i) { return Position({kLogits[3 * i], kLogits[3 * i + 1], kLogits[3 * i + 2]}); }
 
 std::vector<double> smoothed(std::size_t target, double smoothing) {
   std::vector<double> p(3, smoothing / 3);
@@ -81,10 +78,8 @@ TEST_CASE("cross_entropy of class indices is minus the log-probability of the ta
 TEST_CASE("the mean over class indices divides by the weights of the targets that are not ignored") {
   const Tensor target = classes({2, -100, 1});
   const double l0 = -position(0).log_p[2] * kWeight[2], l2 = -position(2).log_p[1] * kWeight[1];
-  check_values(cross_entropy(logits(), target, {.weight = weight()}), {(l0 + l2) / (kWeight[2] + kWeight[1])},
-               1e-12);
-  check_values(cross_entropy(logits(), target, {.weight = weight(), .reduction = Reduction::none}),
-               {l0, 0, l2}, 1e-12);
+  check_values(cross_entropy(logits(), target, {.weight = weight()}), {(l0 + l2) / (kWeight[2] + kWeight[1])}, 1e-12);
+  check_values(cross_entropy(logits(), target, {.weight = weight(), .reduction = Reduction::none}), {l0, 0, l2}, 1e-12);
   check_values(cross_entropy(logits(), target), {-(position(0).log_p[2] + position(2).log_p[1]) / 2}, 1e-12);
 }
 
@@ -101,8 +96,7 @@ TEST_CASE("nothing but ignored targets has no mean") {
 TEST_CASE("an infinite logit at an ignored position does not reach the loss") {
   Tensor z = logits();
   z.data<double>()[3] = -INFINITY;
-  check_values(cross_entropy(z, classes({2, -100, 1})), {-(position(0).log_p[2] + position(2).log_p[1]) / 2},
-               1e-12);
+  check_values(cross_entropy(z, classes({2, -100, 1})), {-(position(0).log_p[2] + position(2).log_p[1]) / 2}, 1e-12);
 }
 
 TEST_CASE("label smoothing spreads its share over all classes, weighted by class") {
@@ -145,8 +139,7 @@ TEST_CASE("cross_entropy takes [N, C, d1, d2]: every position is a sample") {
   const Tensor flat = z.permute({0, 2, 3, 1}).reshape({12, 4});
   for (const Reduction reduction : {Reduction::mean, Reduction::sum}) {
     const CrossEntropyOptions options{.label_smoothing = 0.1, .reduction = reduction};
-    check_values(cross_entropy(z, target, options), {cross_entropy(flat, target.flatten(), options).item()},
-                 1e-12);
+    check_values(cross_entropy(z, target, options), {cross_entropy(flat, target.flatten(), options).item()}, 1e-12);
   }
   CHECK(cross_entropy(z, target, {.reduction = Reduction::none}).shape() == Shape{2, 3, 2});
 }
@@ -154,8 +147,8 @@ TEST_CASE("cross_entropy takes [N, C, d1, d2]: every position is a sample") {
 TEST_CASE("nll_loss of log-probabilities is cross_entropy of logits") {
   const Tensor z = logits(), target = classes({2, -100, 1});
   const Tensor log_p = z - log(sum(exp(z), {1}, true));
-  check_values(nll_loss(log_p, target, {.weight = weight()}),
-               {cross_entropy(z, target, {.weight = weight()}).item()}, 1e-12);
+  check_values(nll_loss(log_p, target, {.weight = weight()}), {cross_entropy(z, target, {.weight = weight()}).item()},
+               1e-12);
 }
 
 TEST_CASE("large logits neither overflow nor lose the loss") {
@@ -176,8 +169,7 @@ TEST_CASE("f16 losses compute in f32 and round once") {
                 cross_entropy(x32, target, {.reduction = reduction}));
     rounds_once(mse_loss(x, y, {.reduction = reduction}), mse_loss(x32, y32, {.reduction = reduction}));
     rounds_once(l1_loss(x, y, {.reduction = reduction}), l1_loss(x32, y32, {.reduction = reduction}));
-    rounds_once(smooth_l1_loss(x, y, {.reduction = reduction}),
-                smooth_l1_loss(x32, y32, {.reduction = reduction}));
+    rounds_once(smooth_l1_loss(x, y, {.reduction = reduction}), smooth_l1_loss(x32, y32, {.reduction = reduction}));
     rounds_once(binary_cross_entropy_with_logits(x, bits, {.reduction = reduction}),
                 binary_cross_entropy_with_logits(x32, bits.to(f32), {.reduction = reduction}));
   }
@@ -197,8 +189,7 @@ TEST_CASE("losses of elements follow their formulas") {
   check_values(l1_loss(x, y, {.reduction = Reduction::none}), {0.5, 3, 2, 0.25}, 1e-15);
   check_values(l1_loss(x, y), {5.75 / 4}, 1e-15);
   check_values(smooth_l1_loss(x, y, {.reduction = Reduction::none}), {0.125, 2.5, 1.5, 0.03125}, 1e-15);
-  check_values(smooth_l1_loss(x, y, {.beta = 0.5, .reduction = Reduction::none}), {0.25, 2.75, 1.75, 0.0625},
-               1e-15);
+  check_values(smooth_l1_loss(x, y, {.beta = 0.5, .reduction = Reduction::none}), {0.25, 2.75, 1.75, 0.0625}, 1e-15);
   check_values(smooth_l1_loss(x, y, {.beta = 0, .reduction = Reduction::sum}), {5.75}, 1e-15);
 }
 
@@ -210,37 +201,32 @@ TEST_CASE("binary_cross_entropy_with_logits follows its definition and does not 
     plain.push_back(-t[i] * std::log(s) - (1 - t[i]) * std::log(1 - s));
     weighted.push_back(w[i] * (-3 * t[i] * std::log(s) - (1 - t[i]) * std::log(1 - s)));
   }
-  check_values(
-      binary_cross_entropy_with_logits(from_vector(x), from_vector(t), {.reduction = Reduction::none}), plain,
-      1e-12);
+  check_values(binary_cross_entropy_with_logits(from_vector(x), from_vector(t), {.reduction = Reduction::none}), plain,
+               1e-12);
   check_values(binary_cross_entropy_with_logits(
                    from_vector(x), from_vector(t),
                    {.weight = from_vector(w), .pos_weight = tensor({3}, f64), .reduction = Reduction::none}),
                weighted, 1e-12);
-  check_values(binary_cross_entropy_with_logits(tensor({1e4, -1e4, 1e4}), tensor({1, 0, 0}),
-                                                {.reduction = Reduction::none}),
-               {0, 0, 1e4});
+  check_values(
+      binary_cross_entropy_with_logits(tensor({1e4, -1e4, 1e4}), tensor({1, 0, 0}), {.reduction = Reduction::none}),
+      {0, 0, 1e4});
 }
 
 TEST_CASE("gradients of the losses agree with differences") {
   const Tensor z = logits(), t = classes({2, -100, 1});
   const Tensor soft = tensor({{0.2, 0.3, 0.5}, {1, 0, 0}, {0.25, 0.25, 0.5}}, f64);
   check_gradient([&](const Tensor& x) { return cross_entropy(x, t); }, z);
-  check_gradient(
-      [&](const Tensor& x) { return cross_entropy(x, t, {.weight = weight(), .label_smoothing = 0.3}); }, z);
-  check_gradient(
-      [&](const Tensor& x) { return cross_entropy(x, soft, {.weight = weight(), .label_smoothing = 0.3}); },
-      z);
+  check_gradient([&](const Tensor& x) { return cross_entropy(x, t, {.weight = weight(), .label_smoothing = 0.3}); }, z);
+  check_gradient([&](const Tensor& x) { return cross_entropy(x, soft, {.weight = weight(), .label_smoothing = 0.3}); },
+                 z);
   check_gradient([&](const Tensor& p) { return cross_entropy(z, p); }, soft);
   check_gradient([&](const Tensor& x) { return mse_loss(x, soft); }, z);
   check_gradient([&](const Tensor& x) { return l1_loss(x, soft); }, z);
   check_gradient([&](const Tensor& x) { return smooth_l1_loss(x, soft, {.beta = 0.7}); }, z);
-  check_gradient(
-      [&](const Tensor& x) { return binary_cross_entropy_with_logits(x, soft, {.pos_weight = weight()}); },
-      z);
-  check_gradient(
-      [&](const Tensor& p) { return binary_cross_entropy_with_logits(z, p, {.pos_weight = weight()}); },
-      soft);
+  check_gradient([&](const Tensor& x) { return binary_cross_entropy_with_logits(x, soft, {.pos_weight = weight()}); },
+                 z);
+  check_gradient([&](const Tensor& p) { return binary_cross_entropy_with_logits(z, p, {.pos_weight = weight()}); },
+                 soft);
 }
 
 TEST_CASE("the gradient of cross_entropy on f16 logits is f16, and softmax minus target") {
@@ -249,8 +235,7 @@ TEST_CASE("the gradient of cross_entropy on f16 logits is f16, and softmax minus
   std::vector<double> expected;
   const std::vector<std::size_t> t = {2, 0, 1};
   for (std::size_t i = 0; i < 3; ++i)
-    for (std::size_t c = 0; c < 3; ++c)
-      expected.push_back(std::exp(position(i).log_p[c]) - (c == t[i] ? 1 : 0));
+    for (std::size_t c = 0; c < 3; ++c) expected.push_back(std::exp(position(i).log_p[c]) - (c == t[i] ? 1 : 0));
   CHECK(x.grad().dtype() == f16);
   check_values(x.grad(), expected, 0x1p-11);
 }

@@ -108,8 +108,7 @@ TEST_CASE("matmul of f16 sums in f32: it neither stalls nor overflows on the way
 TEST_CASE("matmul passes inf and NaN on, but only to what they touch") {
   for (DType dtype : {f16, f32, f64}) {
     const double inf = INFINITY;
-    const auto y =
-        matmul(tensor({{inf, 1}, {1, 1}}, dtype), tensor({{1, 0}, {1, 1}}, dtype)).to_vector<double>();
+    const auto y = matmul(tensor({{inf, 1}, {1, 1}}, dtype), tensor({{1, 0}, {1, 1}}, dtype)).to_vector<double>();
     CHECK(y[0] == inf);
     CHECK(std::isnan(y[1]));
     CHECK(y[2] == 2);

@@ -38,8 +38,7 @@ std::vector<Statistics> channel_statistics(const Tensor& x) {
 
 // (x - mean) / sqrt(var + eps) * weight + bias by plain loops in f64.
 std::vector<double> naive_batch_norm(const Tensor& x, const std::vector<Statistics>& statistics,
-                                     const std::vector<double>& weight, const std::vector<double>& bias,
-                                     double eps) {
+                                     const std::vector<double>& weight, const std::vector<double>& bias, double eps) {
   std::vector<double> y = x.to_vector<double>();
   const auto positions = static_cast<std::size_t>(x.numel() / (x.size(0) * x.size(1)));
   for (std::size_t i = 0; i < y.size(); ++i) {
@@ -63,14 +62,12 @@ TEST_CASE("batch_norm of any layout agrees with plain loops") {
   // 5 u. With |x| <= 2, outputs below 4 and the relative error of the squares below 70 u this stays under 300
   // u = 1.8e-5; f16 adds half an ulp.
   for (DType dtype : {f16, f32, f64})
-    for (const Shape& shape :
-         {Shape{5, 3}, Shape{4, 3, 7}, Shape{2, 5, 3, 4}, Shape{16, 20, 14, 14}, Shape{3, 300, 2, 5},
-          Shape{1000, 40}, Shape{2, 1, 50, 60}, Shape{2, 3, 2, 2, 2}}) {
+    for (const Shape& shape : {Shape{5, 3}, Shape{4, 3, 7}, Shape{2, 5, 3, 4}, Shape{16, 20, 14, 14},
+                               Shape{3, 300, 2, 5}, Shape{1000, 40}, Shape{2, 1, 50, 60}, Shape{2, 3, 2, 2, 2}}) {
       const Tensor x = made_up(shape, dtype);
       const Tensor weight = made_up({shape[1]}, f32, 0.5, 1.5, 2), bias = made_up({shape[1]}, f32, -1, 1, 3);
       const std::vector<Statistics> statistics = channel_statistics(x);
-      const auto expected =
-          naive_batch_norm(x, statistics, weight.to_vector<double>(), bias.to_vector<double>(), 1e-5);
+      const auto expected = naive_batch_norm(x, statistics, weight.to_vector<double>(), bias.to_vector<double>(), 1e-5);
       for (const Tensor& laid : layouts(x)) {
         CAPTURE(std::string(name_of(dtype)));
         CAPTURE(shape.str());
@@ -81,8 +78,8 @@ TEST_CASE("batch_norm of any layout agrees with plain loops") {
         const std::vector<double> values = y.to_vector<double>();
         bool agree = true;
         for (std::size_t i = 0; i < values.size(); ++i)
-          agree &= close(values[i], expected[i],
-                         dtype == f64 ? 1e-12 : 1.8e-5 + (dtype == f16 ? half_ulp(expected[i]) : 0));
+          agree &=
+              close(values[i], expected[i], dtype == f64 ? 1e-12 : 1.8e-5 + (dtype == f16 ? half_ulp(expected[i]) : 0));
         CHECK(agree);
         std::vector<double> means, variances;
         const double n = static_cast<double>(x.numel() / shape[1]);
@@ -96,8 +93,7 @@ TEST_CASE("batch_norm of any layout agrees with plain loops") {
         const Tensor again = batch_norm(laid, weight, bias, running_mean, running_var, false);
         std::vector<Statistics> running = statistics;
         for (std::size_t c = 0; c < running.size(); ++c)
-          running[c].mean = running_mean.to_vector<double>()[c],
-          running[c].var = running_var.to_vector<double>()[c];
+          running[c].mean = running_mean.to_vector<double>()[c], running[c].var = running_var.to_vector<double>()[c];
         const auto in_evaluation =
             naive_batch_norm(x, running, weight.to_vector<double>(), bias.to_vector<double>(), 1e-5);
         const std::vector<double> evaluated = again.to_vector<double>();
@@ -121,17 +117,14 @@ TEST_CASE("batch_norm of f16 numbers with mean 1000 and deviation 1 keeps all th
     const auto expected = naive_batch_norm(x, statistics, one, zero, 1e-5);
     for (const Tensor& laid : layouts(x)) {
       Tensor running_mean = zeros({shape[1]}), running_var = zeros({shape[1]});
-      const std::vector<double> y =
-          batch_norm(laid, {}, {}, running_mean, running_var, true, 1).to_vector<double>();
+      const std::vector<double> y = batch_norm(laid, {}, {}, running_mean, running_var, true, 1).to_vector<double>();
       bool agree = true;
-      for (std::size_t i = 0; i < y.size(); ++i)
-        agree &= close(y[i], expected[i], 4e-5 + half_ulp(expected[i]));
+      for (std::size_t i = 0; i < y.size(); ++i) agree &= close(y[i], expected[i], 4e-5 + half_ulp(expected[i]));
       CHECK(agree);
       const double n = static_cast<double>(x.numel() / shape[1]);
       for (std::size_t c = 0; c < statistics.size(); ++c) {
         CHECK(std::abs(running_mean.to_vector<double>()[c] - statistics[c].mean) <= std::ldexp(1, -14));
-        CHECK(running_var.to_vector<double>()[c] ==
-              doctest::Approx(statistics[c].var * n / (n - 1)).epsilon(1e-6));
+        CHECK(running_var.to_vector<double>()[c] == doctest::Approx(statistics[c].var * n / (n - 1)).epsilon(1e-6));
       }
     }
   }
@@ -161,13 +154,11 @@ TEST_CASE("batch_norm handles the extremes of f16") {
   const double expected = 0.5 * tiny / std::sqrt(0.25 * tiny * tiny + 1e-16);
   check_close(batch_norm(small, {}, {}, {}, {}, true, 0.1, 1e-16), {-expected, expected}, std::ldexp(1, -10));
   // A constant channel has deviation 0: eps alone divides.
-  CHECK(batch_norm(full({4, 2}, 1000, f16), {}, {}, {}, {}, true).to_vector<double>() ==
-        std::vector<double>(8, 0));
+  CHECK(batch_norm(full({4, 2}, 1000, f16), {}, {}, {}, {}, true).to_vector<double>() == std::vector<double>(8, 0));
 }
 
 TEST_CASE("a batch with non-finite statistics never touches the running ones") {
-  for (double bad :
-       {std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity(), std::nan("")})
+  for (double bad : {std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity(), std::nan("")})
     for (DType dtype : {f16, f32}) {
       Tensor x = made_up({8, 3, 4, 4}, dtype);
       x.select(0, 5).select(0, 1).select(0, 2).select(0, 3).fill_(bad);
@@ -209,8 +200,8 @@ TEST_CASE("batch_norm has the same bits with any number of threads") {
 TEST_CASE("every instruction set computes batch_norm and layer_norm") {
   const cpu::Kernels& chosen = cpu::kernels();
   const Tensor x = made_up({6, 37, 5, 5});
-  const auto expected = naive_batch_norm(x, channel_statistics(x), std::vector<double>(37, 1),
-                                         std::vector<double>(37, 0), 1e-5);
+  const auto expected =
+      naive_batch_norm(x, channel_statistics(x), std::vector<double>(37, 1), std::vector<double>(37, 0), 1e-5);
   const std::vector<double> rows = layer_norm(x, {5, 5}).to_vector<double>();
   for (const char* const* isa = cpu::kIsaNames; *isa; ++isa) {
     const cpu::Kernels* table = cpu::kernels_for(*isa);
@@ -241,11 +232,9 @@ TEST_CASE("batch_norm of nothing and of one") {
 
 TEST_CASE("batch_norm and layer_norm name what is wrong") {
   const Tensor x = zeros({4, 3});
-  CHECK_THROWS_WITH_AS(batch_norm(zeros({4}), {}, {}, {}, {}, true),
-                       doctest::Contains("expected [N, C, ...]"), Error);
+  CHECK_THROWS_WITH_AS(batch_norm(zeros({4}), {}, {}, {}, {}, true), doctest::Contains("expected [N, C, ...]"), Error);
   CHECK_THROWS_WITH_AS(batch_norm(x, ones({4}), {}, {}, {}, true),
-                       doctest::Contains("weight is f32 of shape [4], expected a float tensor of shape [3]"),
-                       Error);
+                       doctest::Contains("weight is f32 of shape [4], expected a float tensor of shape [3]"), Error);
   CHECK_THROWS_AS(batch_norm(x, {}, ones({3}, i64), {}, {}, true), Error);
   CHECK_THROWS_WITH_AS(batch_norm(x, {}, {}, ones({3}), {}, true),
                        doctest::Contains("only one of running_mean and running_var"), Error);
@@ -275,14 +264,12 @@ TEST_CASE("the fused and the composed gradient of batch_norm agree") {
   for (const Tensor& x : layouts(made_up({8, 5, 9, 9}, f32)))
     for (bool training : {true, false}) {
       const Tensor leaf = x.clone().requires_grad_();
-      const Tensor weight = made_up({5}, f32, 0.5, 1.5, 2).requires_grad_(),
-                   bias = zeros({5}).requires_grad_();
+      const Tensor weight = made_up({5}, f32, 0.5, 1.5, 2).requires_grad_(), bias = zeros({5}).requires_grad_();
       const Tensor y = batch_norm(leaf, weight, bias, zeros({5}), ones({5}), training);
       const Tensor dy = made_up(y.shape(), f32, -1, 1, 6);
       const Tensors fused = grad(y, {leaf, weight, bias}, dy, true),
                     composed = grad(y, {leaf, weight, bias}, dy, true, true);
-      for (std::size_t i = 0; i < 3; ++i)
-        check_close(fused[i], composed[i].detach().to_vector<double>(), 1e-5, 1e-4);
+      for (std::size_t i = 0; i < 3; ++i) check_close(fused[i], composed[i].detach().to_vector<double>(), 1e-5, 1e-4);
     }
 }
 
@@ -307,15 +294,13 @@ TEST_CASE("f16 batch_norm has f32 parameters and f32 gradients for them") {
 TEST_CASE("layer_norm of any layout agrees with plain loops") {
   // As for batch_norm: under 300 u = 1.8e-5 for f32, and half an ulp for f16.
   for (DType dtype : {f16, f32, f64})
-    for (const Shape& shape :
-         {Shape{7, 20}, Shape{2, 3, 5, 4}, Shape{3, 3000}, Shape{300, 33}, Shape{1, 1}}) {
+    for (const Shape& shape : {Shape{7, 20}, Shape{2, 3, 5, 4}, Shape{3, 3000}, Shape{300, 33}, Shape{1, 1}}) {
       const Tensor x = made_up(shape, dtype);
       for (std::size_t last = 1; last <= 2; ++last) {
         const Shape normalized(shape.end() - last, last);
         Shape dims;
         for (std::size_t d = 1; d <= last; ++d) dims.push_back(-static_cast<std::int64_t>(d));
-        const Tensor weight = made_up(normalized, f32, 0.5, 1.5, 2),
-                     bias = made_up(normalized, f32, -1, 1, 3);
+        const Tensor weight = made_up(normalized, f32, 0.5, 1.5, 2), bias = made_up(normalized, f32, -1, 1, 3);
         const std::vector<double> w = weight.to_vector<double>(), b = bias.to_vector<double>();
         std::vector<double> expected;
         for (const std::vector<double>& row : groups(x, dims)) {
@@ -370,8 +355,6 @@ TEST_CASE("gradients of layer_norm's parameters are summed over many rows") {
   const Tensor weight = ones({6}).requires_grad_(), bias = zeros({6}).requires_grad_();
   const Tensor y = layer_norm(x, {6}, weight, bias);
   const Tensor dy = made_up(y.shape(), f32, -1, 1, 6);
-  const Tensors fused = grad(y, {x, weight, bias}, dy, true),
-                composed = grad(y, {x, weight, bias}, dy, true, true);
-  for (std::size_t i = 0; i < 3; ++i)
-    check_close(fused[i], composed[i].detach().to_vector<double>(), 1e-5, 1e-3);
+  const Tensors fused = grad(y, {x, weight, bias}, dy, true), composed = grad(y, {x, weight, bias}, dy, true, true);
+  for (std::size_t i = 0; i < 3; ++i) check_close(fused[i], composed[i].detach().to_vector<double>(), 1e-5, 1e-3);
 }

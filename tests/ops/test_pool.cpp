@@ -30,8 +30,7 @@ Shape pooled(const Case& k) {
   for (int axis : {0, 1}) {
     const std::int64_t stride = k.options.stride[axis] == 0 ? k.kernel[axis] : k.options.stride[axis];
     y[2 + axis] =
-        (k.x[2 + axis] + 2 * k.options.padding[axis] - k.options.dilation[axis] * (k.kernel[axis] - 1) - 1) /
-            stride +
+        (k.x[2 + axis] + 2 * k.options.padding[axis] - k.options.dilation[axis] * (k.kernel[axis] - 1) - 1) / stride +
         1;
   }
   return y;
@@ -64,8 +63,7 @@ void for_each_window(const Case& k, F f) {
 // Different values everywhere, so that a small step does not change which one is the maximum.
 Tensor distinct(const Shape& shape) {
   std::vector<double> values(static_cast<std::size_t>(shape.numel()));
-  for (std::size_t i = 0; i < values.size(); ++i)
-    values[i] = static_cast<double>(i * 7919 % values.size()) * 0.25;
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(i * 7919 % values.size()) * 0.25;
   return from_vector(values, shape);
 }
 
@@ -115,8 +113,7 @@ TEST_CASE("max_pool2d: NaN wins, the first maximum gets the gradient, and -inf i
   for (DType dtype : {f16, f32, f64})
     for (bool channels_last : {false, true}) {
       const double inf = INFINITY;
-      Tensor x =
-          tensor({1, NAN, inf, NAN, 3, 3, 3, 3, -inf, -inf, -inf, -inf, 65504, inf, -inf, 0x1p-24}, dtype);
+      Tensor x = tensor({1, NAN, inf, NAN, 3, 3, 3, 3, -inf, -inf, -inf, -inf, 65504, inf, -inf, 0x1p-24}, dtype);
       x = x.view({1, 4, 2, 2});
       x = channels_last ? x.channels_last() : x;
       x.requires_grad_();
@@ -144,8 +141,8 @@ TEST_CASE("average pools are the means of their windows and keep the memory layo
         const Array values(x), vdy(dy);
         Array mean(pooled(k), 0), gradient(k.x, 0), mean_magnitude = mean, magnitude = gradient;
         for_each_window(k, [&](auto n, auto c, auto oh, auto ow, const auto& window) {
-          const double size = count_include_pad ? static_cast<double>(k.kernel.h * k.kernel.w)
-                                                : static_cast<double>(window.size());
+          const double size =
+              count_include_pad ? static_cast<double>(k.kernel.h * k.kernel.w) : static_cast<double>(window.size());
           for (auto [h, w] : window) {
             mean({n, c, oh, ow}) += values({n, c, h, w}) / size;
             mean_magnitude({n, c, oh, ow}) += std::abs(values({n, c, h, w}) / size);
@@ -220,8 +217,7 @@ TEST_CASE("the pools' errors say what does not fit") {
   CHECK(contains(error_of([&] { max_pool2d(x, 5); }), "the kernel covers 5 positions"));
   CHECK(contains(error_of([&] { max_pool2d(x, 0); }), "kernel 0"));
   CHECK(contains(error_of([&] { max_pool2d(x, 2, {.stride = -1}); }), "stride -1"));
-  CHECK(contains(error_of([&] { avg_pool2d(x, 3, {.padding = 2}); }),
-                 "padding 2 is more than half of the kernel 3"));
+  CHECK(contains(error_of([&] { avg_pool2d(x, 3, {.padding = 2}); }), "padding 2 is more than half of the kernel 3"));
   CHECK(contains(error_of([&] { avg_pool2d(x, 2, {.dilation = 2}); }), "dilation is 2x2"));
   CHECK(contains(error_of([&] {
                    max_pool2d(ones({1, 1, 2, 2}), 2, {.padding = 1, .dilation = 3});
@@ -230,7 +226,5 @@ TEST_CASE("the pools' errors say what does not fit") {
   CHECK(contains(error_of([&] { max_pool2d(ones({1, 1, 0, 4}), 2); }), "x is [1, 1, 0, 4]"));
   CHECK(contains(error_of([&] { adaptive_avg_pool2d(x, 0); }), "output is 0x0"));
   CHECK(contains(error_of([&] { max_pool2d(Tensor(), 2); }), "undefined"));
-  CHECK(error_of([&] {
-          adaptive_avg_pool2d(ones({1, 4, 2, 2}), INT32_MAX);
-        }) != "");  // more memory than there is
+  CHECK(error_of([&] { adaptive_avg_pool2d(ones({1, 4, 2, 2}), INT32_MAX); }) != "");  // more memory than there is
 }

@@ -34,9 +34,7 @@ double naive_squares(const std::vector<double>& v) {
   for (double x : v) s += (x - naive_mean(v)) * (x - naive_mean(v));
   return s;
 }
-double naive_var(const std::vector<double>& v) {
-  return naive_squares(v) / static_cast<double>(v.size() - 1);
-}
+double naive_var(const std::vector<double>& v) { return naive_squares(v) / static_cast<double>(v.size() - 1); }
 double naive_stddev(const std::vector<double>& v) { return std::sqrt(naive_var(v)); }
 double naive_logsumexp(const std::vector<double>& v) {
   double s = 0;
@@ -124,8 +122,8 @@ TEST_CASE("the patterns of training, large enough for several tiles and threads,
   // f16 sums: the f32 sum is off by at most (40 + log2 n) 2^-24 times the sum of magnitudes, here below 60 *
   // 2^-24 * n * 2; then one rounding to f16.
   for (DType dtype : {f16, f32, f64})
-    for (const Shape& shape : {Shape{100003}, Shape{700, 130}, Shape{3, 40000}, Shape{40000, 3},
-                               Shape{5, 7, 30, 31}, Shape{70, 300}}) {
+    for (const Shape& shape :
+         {Shape{100003}, Shape{700, 130}, Shape{3, 40000}, Shape{40000, 3}, Shape{5, 7, 30, 31}, Shape{70, 300}}) {
       const Tensor x = made_up(shape, dtype);
       for (const Tensor& laid : layouts(x))
         for (const Shape& dims : {Shape{}, Shape{0}, Shape{-1}, Shape{0, -1}, Shape{-1, 0}}) {
@@ -143,8 +141,7 @@ TEST_CASE("the patterns of training, large enough for several tiles and threads,
           for (std::size_t i = 0; i < all.size(); ++i) {
             const double expected = naive_sum(all[i]);
             sums_agree &=
-                close(y[i], expected,
-                      accumulated + (dtype == f16 ? half_ulp(expected) : std::abs(expected) * 1e-7));
+                close(y[i], expected, accumulated + (dtype == f16 ? half_ulp(expected) : std::abs(expected) * 1e-7));
             maxima_agree &= most[i] == naive_max(all[i]);
           }
           CHECK(sums_agree);
@@ -193,7 +190,7 @@ TEST_CASE("f16 sums do not overflow on the way and round once at the end") {
   CHECK(mean(x).item() == 60000);
   CHECK(std::isinf(sum(x).item()));
   CHECK(sum(tensor({65504, 65504, -65504}, f16)).item() == 65504);
-  CHECK(sum(full({4096}, 1, f16)).item() == 4096);  // plain f16 sums stop at 2048
+  CHECK(sum(full({4096}, 1, f16)).item() == 4096);                                 // plain f16 sums stop at 2048
   CHECK(sum(full({1024}, std::ldexp(1, -24), f16)).item() == std::ldexp(1, -14));  // subnormals count
   CHECK(mean(tensor({1, 1.0009765625}, f16)).item() == 1);                         // a tie goes to even
   CHECK(norm(full({4}, 60000, f16), kInf).item() == 60000);
@@ -210,8 +207,7 @@ TEST_CASE("integers and bools are summed as i64, extrema keep their type") {
   CHECK(min(large).item<std::int64_t>() == INT64_MIN);
   CHECK(max(large).item<std::int64_t>() == INT64_MAX);
   CHECK(sum(large).item<std::int64_t>() == 0);
-  CHECK(prod(from_vector(std::vector<std::int32_t>{1 << 20, 1 << 20})).item<std::int64_t>() == std::int64_t{1}
-                                                                                                   << 40);
+  CHECK(prod(from_vector(std::vector<std::int32_t>{1 << 20, 1 << 20})).item<std::int64_t>() == std::int64_t{1} << 40);
   const Tensor flags = from_vector(std::vector<bool>{true, false, true});
   CHECK(sum(flags).item<std::int64_t>() == 2);
   CHECK(max(flags).dtype() == boolean);
@@ -283,8 +279,7 @@ TEST_CASE("var and stddev take a correction; a single number has no unbiased var
   // A mean of 1000 and a deviation near 1 in f16: the squares are taken of distances, in f32. Exact values
   // are multiples of 0.5; var has relative error below 1e-5 before the rounding to f16 (2^-11).
   const Tensor shifted = made_up({5000}, f64, 998, 1002).to(f16);
-  CHECK(std::abs(var(shifted).item() / naive_var(shifted.to_vector<double>()) - 1) <
-        1e-5 + std::ldexp(1, -11));
+  CHECK(std::abs(var(shifted).item() / naive_var(shifted.to_vector<double>()) - 1) < 1e-5 + std::ldexp(1, -11));
 }
 
 TEST_CASE("norms of special orders") {
@@ -406,7 +401,6 @@ TEST_CASE("gradients of norm and stddev are 0, not NaN, where x is") {
 
 TEST_CASE("gradients keep the dtype of the input") {
   Tensor x = made_up({4, 4}, f16).requires_grad_();
-  (sum(x) + mean(x) + sum(var(x, {0})) + norm(x) + sum(logsumexp(x, {1})) + sum(max(x, {0})) + prod(x))
-      .backward();
+  (sum(x) + mean(x) + sum(var(x, {0})) + norm(x) + sum(logsumexp(x, {1})) + sum(max(x, {0})) + prod(x)).backward();
   CHECK(x.grad().dtype() == f16);
 }

@@ -33,8 +33,7 @@ std::string title(const Entry& entry, const Case& c, Layout layout) {
 std::vector<Layout> layouts_of(const Case& c) {
   std::vector<Layout> layouts;
   for (Layout layout : kLayouts) {
-    const bool any =
-        std::any_of(c.inputs.begin(), c.inputs.end(), [&](const Tensor& x) { return applies(layout, x); });
+    const bool any = std::any_of(c.inputs.begin(), c.inputs.end(), [&](const Tensor& x) { return applies(layout, x); });
     if (layout == Layout::plain || (any && c.layouts && (c.repeats || layout != Layout::expanded)))
       layouts.push_back(layout);
   }
@@ -118,14 +117,13 @@ void check_values_and_gradients(const Entry& entry, const Case& c, DType dtype, 
   }
   const Arrays expected = c.oracle(exact);
   const Tensors y = c.op(x);
-  const std::string run = fmt::format("{} / {}", title(entry, c, layout),
-                                      c.dtypes.empty() ? "as given" : halfgrad::name_of(dtype));
+  const std::string run =
+      fmt::format("{} / {}", title(entry, c, layout), c.dtypes.empty() ? "as given" : halfgrad::name_of(dtype));
   REQUIRE_MESSAGE(y.size() == expected.size(), run);
 
   for (std::size_t k = 0; k < y.size(); ++k) {
     const std::string where = fmt::format("{}: output {}", run, k);
-    const std::string wrong =
-        mismatch(y[k], expected[k], entry.accuracy == Accuracy::rounded_once ? 0 : kSlack);
+    const std::string wrong = mismatch(y[k], expected[k], entry.accuracy == Accuracy::rounded_once ? 0 : kSlack);
     CHECK_MESSAGE(wrong.empty(), fmt::format("{}: {}", where, wrong));
     if (!c.gradients) continue;
     check_gradients(where, y[k], expected[k], x, exact, false);
@@ -194,8 +192,7 @@ TEST_CASE("ops that are differentiable twice pass gradgradcheck") {
   for (const Entry& entry : registry()) {
     bool checked = entry.derivatives != Derivatives::any;
     for (const Case& c : entry.cases) {
-      if (entry.derivatives != Derivatives::any || !differentiable(c) ||
-          elements_of(c) > kLargestGradgradcheck)
+      if (entry.derivatives != Derivatives::any || !differentiable(c) || elements_of(c) > kLargestGradgradcheck)
         continue;
       CAPTURE(title(entry, c, Layout::plain));
       CHECK_NOTHROW([&] {
@@ -221,8 +218,7 @@ TEST_CASE("ops that are differentiable once say so when asked for more") {
           if (input.requires_grad()) wanted.push_back(input);
         const Tensors dx = grad(y, wanted, ones_like(y), true, /*create_graph=*/true);
         grad(dx[0], wanted, ones_like(dx[0]));
-        CHECK_MESSAGE(false,
-                      fmt::format("{}: no error, so the second gradient may be silently wrong", where));
+        CHECK_MESSAGE(false, fmt::format("{}: no error, so the second gradient may be silently wrong", where));
       } catch (const Error& error) {
         CHECK_MESSAGE(std::string(error.what()).find(entry.name) != std::string::npos,
                       fmt::format("{}: {}", where, error.what()));
@@ -239,9 +235,9 @@ TEST_CASE("wrong arguments give an Error that names the op") {
       } catch (const Error& error) {
         message = error.what();
       }
-      CHECK_MESSAGE(message.find(entry.name) != std::string::npos,
-                    fmt::format("{} / {}: expected an Error that names the op, got '{}'", entry.name,
-                                wrong.what, message));
+      CHECK_MESSAGE(
+          message.find(entry.name) != std::string::npos,
+          fmt::format("{} / {}: expected an Error that names the op, got '{}'", entry.name, wrong.what, message));
     }
 }
 
@@ -254,9 +250,8 @@ TEST_CASE("an undefined input gives an Error or is optional, and never crashes")
         try {
           for (const Tensor& y : c.op(x)) CHECK_MESSAGE(y.defined(), title(entry, c, Layout::plain));
         } catch (const Error& error) {
-          CHECK_MESSAGE(
-              std::string(error.what()).find("defined") != std::string::npos,
-              fmt::format("{} without input {}: {}", title(entry, c, Layout::plain), i, error.what()));
+          CHECK_MESSAGE(std::string(error.what()).find("defined") != std::string::npos,
+                        fmt::format("{} without input {}: {}", title(entry, c, Layout::plain), i, error.what()));
         }
       }
 }
@@ -273,8 +268,7 @@ std::set<std::string> declared_in(const std::string& text, const std::string& in
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
     std::smatch match;
-    if (std::regex_search(line, match, declaration) && !match.str(1).starts_with("operator"))
-      names.insert(match[1]);
+    if (std::regex_search(line, match, declaration) && !match.str(1).starts_with("operator")) names.insert(match[1]);
   }
   return names;
 }
@@ -317,6 +311,5 @@ TEST_CASE("a declaration is found wherever it would add an op") {
   CHECK(declared_in("Tensor added(const Tensor& x);\nTensors two(const Tensor& x,\n            int n);\n") ==
         std::set<std::string>{"added", "two"});
   CHECK(
-      declared_in("inline Tensor operator+(const Tensor& a);\nvoid add_in_place(Tensor& x);\n// Tensor no(\n")
-          .empty());
+      declared_in("inline Tensor operator+(const Tensor& a);\nvoid add_in_place(Tensor& x);\n// Tensor no(\n").empty());
 }

@@ -30,14 +30,11 @@ std::vector<double> naive(const Tensor& x, std::int64_t dim, bool log) {
     if (d != normalize_dim(dim, x.rank(), "naive")) lines_last.push_back(x.size(d));
   lines_last.push_back(n);
   Tensor moved = from_vector(flat, lines_last);
-  for (std::int64_t d = x.rank() - 1; d > normalize_dim(dim, x.rank(), "naive"); --d)
-    moved = moved.transpose(d, d - 1);
+  for (std::int64_t d = x.rank() - 1; d > normalize_dim(dim, x.rank(), "naive"); --d) moved = moved.transpose(d, d - 1);
   return moved.to_vector<double>();
 }
 
-Tensor apply(const Tensor& x, std::int64_t dim, bool log) {
-  return log ? log_softmax(x, dim) : softmax(x, dim);
-}
+Tensor apply(const Tensor& x, std::int64_t dim, bool log) { return log ? log_softmax(x, dim) : softmax(x, dim); }
 
 }  // namespace
 
@@ -47,8 +44,8 @@ TEST_CASE("softmax along any dimension of any layout agrees with plain loops") {
   // sum| <= 8 are rounded to 2^-22 at most, and the sum's relative error is an absolute one of its log: 54 u
   // + 2 * 2^-22 = 3.7e-6. f16: the same, then one rounding: half an ulp.
   for (DType dtype : {f16, f32, f64})
-    for (const Shape& shape : {Shape{7}, Shape{5, 10}, Shape{2, 3, 4, 5}, Shape{3, 1000}, Shape{1000, 3},
-                               Shape{40, 70}, Shape{2, 3000, 3, 2}}) {
+    for (const Shape& shape : {Shape{7}, Shape{5, 10}, Shape{2, 3, 4, 5}, Shape{3, 1000}, Shape{1000, 3}, Shape{40, 70},
+                               Shape{2, 3000, 3, 2}}) {
       const Tensor x = made_up(shape, dtype);
       for (const Tensor& laid : layouts(x))
         for (std::int64_t dim = 0; dim < x.rank(); ++dim)
@@ -75,13 +72,12 @@ TEST_CASE("softmax along any dimension of any layout agrees with plain loops") {
 
 TEST_CASE("softmax does not overflow, and handles infinities and NaN as PyTorch does") {
   for (DType dtype : {f16, f32, f64}) {
-    CHECK(softmax(tensor({65504, 65504, 0}, dtype), 0).to_vector<double>() ==
-          std::vector<double>{0.5, 0.5, 0});
+    CHECK(softmax(tensor({65504, 65504, 0}, dtype), 0).to_vector<double>() == std::vector<double>{0.5, 0.5, 0});
     CHECK(log_softmax(tensor({-65504, 0}, dtype), 0).to_vector<double>() == std::vector<double>{-65504, 0});
     CHECK(softmax(tensor({-kInf, 0, -kInf}, dtype), 0).to_vector<double>() == std::vector<double>{0, 1, 0});
     CHECK(log_softmax(tensor({-kInf, 0}, dtype), 0).to_vector<double>() == std::vector<double>{-kInf, 0});
-    for (const Tensor& x : {full({20}, -kInf, dtype), tensor({1, kInf, 2}, dtype), tensor({1, NAN, 2}, dtype),
-                            tensor({NAN}, dtype)})
+    for (const Tensor& x :
+         {full({20}, -kInf, dtype), tensor({1, kInf, 2}, dtype), tensor({1, NAN, 2}, dtype), tensor({NAN}, dtype)})
       for (bool log : {false, true})
         for (double v : apply(x, 0, log).to_vector<double>())
           if (!(log && std::isinf(v))) CHECK(std::isnan(v));
@@ -90,8 +86,7 @@ TEST_CASE("softmax does not overflow, and handles infinities and NaN as PyTorch 
     CHECK(two[1].to_vector<double>() == std::vector<double>{0.5, 0.5});
   }
   // The smallest results: f16 keeps its subnormals, log_softmax has no underflow.
-  CHECK(softmax(tensor({0, -16}, f16), 0).to_vector<double>()[1] ==
-        std::ldexp(2, -24));  // e^-16 = 1.89 * 2^-24
+  CHECK(softmax(tensor({0, -16}, f16), 0).to_vector<double>()[1] == std::ldexp(2, -24));  // e^-16 = 1.89 * 2^-24
   CHECK(log_softmax(tensor({0, -1000}, f16), 0).to_vector<double>()[1] == -1000);
   CHECK(softmax(tensor({0, -100}, f32), 0).to_vector<double>()[1] > 0);  // a subnormal f32
 }

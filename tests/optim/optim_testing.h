@@ -30,8 +30,7 @@ inline Tensor parameter(const Shape& shape, DType dtype, unsigned seed) {
 inline bool same_bits(const Tensor& a, const Tensor& b) {
   if (a.dtype() != b.dtype() || a.shape() != b.shape()) return false;
   const Tensor x = a.detach().contiguous(), y = b.detach().contiguous();
-  return std::memcmp(x.raw_data(), y.raw_data(), static_cast<std::size_t>(x.numel()) * size_of(x.dtype())) ==
-         0;
+  return std::memcmp(x.raw_data(), y.raw_data(), static_cast<std::size_t>(x.numel()) * size_of(x.dtype())) == 0;
 }
 
 struct NamedFactory {
@@ -49,8 +48,7 @@ inline std::vector<NamedFactory> all_optimizers() {
           {"rmsprop momentum", optim::rmsprop({.lr = 0.01, .momentum = 0.9})}};
 }
 
-inline std::unique_ptr<optim::Optimizer> make_optimizer(const optim::OptimizerFactory& factory,
-                                                        const Tensors& params) {
+inline std::unique_ptr<optim::Optimizer> make_optimizer(const optim::OptimizerFactory& factory, const Tensors& params) {
   return factory({optim::GroupSpec{.params = params}});
 }
 

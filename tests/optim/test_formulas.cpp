@@ -29,8 +29,7 @@ struct Bounded {
   friend Bounded operator+(Bounded a, Bounded b) { return rounded(a.value + b.value, a.error + b.error); }
   friend Bounded operator-(Bounded a, Bounded b) { return rounded(a.value - b.value, a.error + b.error); }
   friend Bounded operator*(Bounded a, Bounded b) {
-    return rounded(a.value * b.value,
-                   std::abs(a.value) * b.error + std::abs(b.value) * a.error + a.error * b.error);
+    return rounded(a.value * b.value, std::abs(a.value) * b.error + std::abs(b.value) * a.error + a.error * b.error);
   }
   friend Bounded operator/(Bounded a, Bounded b) {
     const double smallest = std::abs(b.value) - b.error;
@@ -39,8 +38,8 @@ struct Bounded {
   }
   friend Bounded sqrt(Bounded a) {
     const double root = std::sqrt(a.value);
-    return rounded(root, std::max(std::sqrt(a.value + a.error) - root,
-                                  root - std::sqrt(std::max(a.value - a.error, 0.0))));
+    return rounded(root,
+                   std::max(std::sqrt(a.value + a.error) - root, root - std::sqrt(std::max(a.value - a.error, 0.0))));
   }
 };
 
@@ -60,9 +59,7 @@ struct Weight {
 
 struct Sgd {
   SGDOptions options;
-  std::unique_ptr<Optimizer> make(const Tensors& params) const {
-    return std::make_unique<SGD>(params, options);
-  }
+  std::unique_ptr<Optimizer> make(const Tensors& params) const { return std::make_unique<SGD>(params, options); }
   template <class T>
   void step(Weight<T>& x, T g) const {
     const auto c = [](double v) { return constant(v, T()); };
@@ -79,9 +76,7 @@ struct Sgd {
 template <class Options, class Class>
 struct AdamLike {
   Options options;
-  std::unique_ptr<Optimizer> make(const Tensors& params) const {
-    return std::make_unique<Class>(params, options);
-  }
+  std::unique_ptr<Optimizer> make(const Tensors& params) const { return std::make_unique<Class>(params, options); }
   template <class T>
   void step(Weight<T>& x, T g) const {
     const auto c = [](double v) { return constant(v, T()); };
@@ -100,9 +95,7 @@ struct AdamLike {
 
 struct Rms {
   RMSpropOptions options;
-  std::unique_ptr<Optimizer> make(const Tensors& params) const {
-    return std::make_unique<RMSprop>(params, options);
-  }
+  std::unique_ptr<Optimizer> make(const Tensors& params) const { return std::make_unique<RMSprop>(params, options); }
   template <class T>
   void step(Weight<T>& x, T g) const {
     const auto c = [](double v) { return constant(v, T()); };
@@ -165,8 +158,7 @@ TEST_CASE("SGD computes PyTorch's formula") {
 
 TEST_CASE("Adam computes PyTorch's formula") {
   compare_in_f64_and_f32(AdamRule{{.lr = 0.01}});
-  compare_in_f64_and_f32(
-      AdamRule{{.lr = 0.01, .beta1 = 0.8, .beta2 = 0.99, .eps = 1e-5, .weight_decay = 0.1}});
+  compare_in_f64_and_f32(AdamRule{{.lr = 0.01, .beta1 = 0.8, .beta2 = 0.99, .eps = 1e-5, .weight_decay = 0.1}});
 }
 
 TEST_CASE("AdamW computes PyTorch's formula") {
@@ -220,8 +212,7 @@ TEST_CASE("a parameter that is not row-major is updated element by element all t
     const auto a = make_optimizer(make, {plain}), b = make_optimizer(make, {channels_last}),
                c = make_optimizer(make, {sliced});
     for (unsigned step = 0; step < 3; ++step) {
-      for (Tensor* w : {&plain, &channels_last, &sliced})
-        w->set_grad(random_tensor(w->shape(), f32, 50 + step));
+      for (Tensor* w : {&plain, &channels_last, &sliced}) w->set_grad(random_tensor(w->shape(), f32, 50 + step));
       a->step(), b->step(), c->step();
     }
     CHECK(same_bits(plain, channels_last));

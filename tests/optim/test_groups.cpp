@@ -126,8 +126,7 @@ TEST_CASE("zero_grad drops gradients, or fills them with zeros when asked to") {
 }
 
 TEST_CASE("gradient statistics are of the raw gradients of trainable groups") {
-  Tensor a = zeros({2}, f16).requires_grad_(), b = zeros({1}).requires_grad_(),
-         c = zeros({1}).requires_grad_();
+  Tensor a = zeros({2}, f16).requires_grad_(), b = zeros({1}).requires_grad_(), c = zeros({1}).requires_grad_();
   SGD optimizer({GroupSpec{.params = {a}}, GroupSpec{.params = {b, c}}});
   a.set_grad(tensor({300, 400}, f16));
   b.set_grad(tensor({12}));
@@ -238,8 +237,7 @@ TEST_CASE("what cannot be optimized is refused with a reason") {
   CHECK(message_of([&] {
           SGD({w, w});
         }) == "SGD: a parameter of shape [5] is listed twice; list it in one group, once");
-  CHECK(message_of([&] { SGD({zeros({2}, i64)}); }).find("is i64; expected a float dtype") !=
-        std::string::npos);
+  CHECK(message_of([&] { SGD({zeros({2}, i64)}); }).find("is i64; expected a float dtype") != std::string::npos);
   CHECK(message_of([&] { SGD({w.clone()}); }).find("expected a leaf") != std::string::npos);
   CHECK(message_of([&] { SGD({Tensor()}); }).find("undefined") != std::string::npos);
   CHECK(message_of([&] { SGD({w}, {.lr = -1}); }).find("lr is -1") != std::string::npos);

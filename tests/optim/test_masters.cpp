@@ -25,8 +25,7 @@ template <class Missing>
 void set_gradients(const Tensors& params, unsigned step, double scale, Missing&& missing) {
   for (unsigned i = 0; i < params.size(); ++i) {
     Tensor p = params[i];
-    p.set_grad(missing(i) ? Tensor()
-                          : random_tensor(p.shape(), f16, 1000 * step + i).to(p.dtype()).mul_(scale));
+    p.set_grad(missing(i) ? Tensor() : random_tensor(p.shape(), f16, 1000 * step + i).to(p.dtype()).mul_(scale));
   }
 }
 void set_gradients(const Tensors& params, unsigned step, double scale = 1) {
@@ -65,8 +64,7 @@ TEST_CASE("an update below half an ulp of the weight is lost without a master an
   CHECK(train(true) == 1 - 64 * 0x1p-13);
 }
 
-TEST_CASE(
-    "masters take exactly the steps of an f32 run, and parameters are masters rounded to nearest even") {
+TEST_CASE("masters take exactly the steps of an f32 run, and parameters are masters rounded to nearest even") {
   for (const auto& [name, make] : all_optimizers())
     for (const bool flat : {false, true}) {
       CAPTURE(name);
@@ -86,8 +84,7 @@ TEST_CASE(
     }
 }
 
-TEST_CASE(
-    "flat masters are one vector per group, 64-byte aligned, and change no bit, missing gradients included") {
+TEST_CASE("flat masters are one vector per group, 64-byte aligned, and change no bit, missing gradients included") {
   for (const auto& [name, make] : all_optimizers()) {
     CAPTURE(name);
     Tensors a = parameters(f16), b = parameters(f16);

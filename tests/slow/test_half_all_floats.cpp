@@ -49,8 +49,7 @@ Result walk(uint32_t sign) {
       ++want;
       if (want < 0x7C00) middle = middle_after(want);
     }
-    result.expect(float_to_half_bits(std::bit_cast<float>(sign | bits)) == (sign_of_half | want),
-                  sign | bits);
+    result.expect(float_to_half_bits(std::bit_cast<float>(sign | bits)) == (sign_of_half | want), sign | bits);
   }
   for (uint32_t bits = infinity_bits + 1; bits < 0x80000000; ++bits) {
     const uint16_t got = float_to_half_bits(std::bit_cast<float>(sign | bits));
@@ -66,8 +65,7 @@ Result walk(uint32_t sign) {
 // whether the operating system saves the registers.
 bool cpu_has_f16c() {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-  return __builtin_cpu_supports("avx") && __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 &&
-         (ecx & bit_F16C) != 0;
+  return __builtin_cpu_supports("avx") && __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
 }
 
 // The same floats against the conversion instructions, eight at a time.

@@ -29,7 +29,8 @@ TEST_CASE("a gradient in f16") {
 TEST_CASE("twenty steps of mixed precision training make the loss fall") {
   manual_seed(1);
   nn::Sequential model(nn::Linear(2, 16), nn::ReLU(), nn::Linear(16, 3));
-  Learner learn(data::blobs({.n = 800, .batch_size = 32}), model, nn::cross_entropy, {.opt = optim::adam(), .silent = true});
+  Learner learn(data::blobs({.n = 800, .batch_size = 32}), model, nn::cross_entropy,
+                {.opt = optim::adam(), .silent = true});
   learn.to_fp16();
   const double before = learn.validate()[0];
   learn.fit(1, 0.02);

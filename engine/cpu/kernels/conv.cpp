@@ -11,8 +11,8 @@ void fill_zero(float* to, std::int64_t count) {
 
 // One row of pixels into channels-last order.
 template <class T>
-void stage_pixels(float* to, const T* from, std::ptrdiff_t channel, std::ptrdiff_t column,
-                  std::int64_t channels, std::int64_t pixels) {
+void stage_pixels(float* to, const T* from, std::ptrdiff_t channel, std::ptrdiff_t column, std::int64_t channels,
+                  std::int64_t pixels) {
   if (channels == 1) {
     copy_strided(to, from, column, pixels);
   } else if (channel == 1 && column == channels) {
@@ -20,8 +20,7 @@ void stage_pixels(float* to, const T* from, std::ptrdiff_t channel, std::ptrdiff
   } else if (column == 1) {
     transpose_matrix(to, channels, from, channel, channels, pixels);
   } else {
-    for (std::int64_t j = 0; j < pixels; ++j)
-      copy_strided(to + j * channels, from + j * column, channel, channels);
+    for (std::int64_t j = 0; j < pixels; ++j) copy_strided(to + j * channels, from + j * column, channel, channels);
   }
 }
 
@@ -39,8 +38,8 @@ void stage(const StageArgs<T>& p) {
       continue;
     }
     fill_zero(to, left * p.channels);
-    stage_pixels(to + left * p.channels, p.image + h * p.row + (p.first_column + left) * p.column, p.channel,
-                 p.column, p.channels, right - left);
+    stage_pixels(to + left * p.channels, p.image + h * p.row + (p.first_column + left) * p.column, p.channel, p.column,
+                 p.channels, right - left);
     fill_zero(to + right * p.channels, (p.columns - right) * p.channels);
   }
 }
@@ -48,8 +47,7 @@ void stage(const StageArgs<T>& p) {
 template <class T>
 void pack_weights(const PackWeightsArgs<T>& p) {
   for (std::int64_t t = 0; t < p.tap_count; ++t)
-    pack_panels(p.panel + t * p.inputs * kTileColumns, 0, p.w + p.taps[t], p.input, p.output, p.inputs,
-                p.outputs);
+    pack_panels(p.panel + t * p.inputs * kTileColumns, 0, p.w + p.taps[t], p.input, p.output, p.inputs, p.outputs);
 }
 
 void correlate(const CorrelateArgs& p) {
@@ -166,8 +164,7 @@ void depthwise(const DepthwiseArgs& p) {
         for (std::int64_t t = 0; t < p.tap_count; ++t) {
           const vfloat w = load_n(p.w + t * p.channels + c, width);
           const float* from = source + p.taps[t];
-          unroll<count>([&](auto l)
-                            HALFGRAD_LAMBDA { sum[l] = fma(load_n(from + l * step, width), w, sum[l]); });
+          unroll<count>([&](auto l) HALFGRAD_LAMBDA { sum[l] = fma(load_n(from + l * step, width), w, sum[l]); });
         }
         float* y = p.y + i * p.y_row + j * y_step + c;
         unroll<count>([&](auto l) HALFGRAD_LAMBDA { store_n(y + l * y_step, sum[l], width); });
@@ -190,12 +187,10 @@ void depthwise_weight_gradient(const DepthwiseArgs& p) {
         const float* source = p.source + p.taps[t] + i * p.source_row + c;
         const float* dy = p.y + i * p.y_row + c;
         const auto multiply = [&](auto l, std::int64_t j) HALFGRAD_LAMBDA {
-          sum[l] =
-              fma(load_n(source + j * p.source_column, width), load_n(dy + j * p.y_column, width), sum[l]);
+          sum[l] = fma(load_n(source + j * p.source_column, width), load_n(dy + j * p.y_column, width), sum[l]);
         };
         std::int64_t j = 0;
-        for (; j + kSums <= p.columns; j += kSums)
-          unroll<kSums>([&](auto l) HALFGRAD_LAMBDA { multiply(l, j + l); });
+        for (; j + kSums <= p.columns; j += kSums) unroll<kSums>([&](auto l) HALFGRAD_LAMBDA { multiply(l, j + l); });
         for (; j < p.columns; ++j) multiply(Index<0>{}, j);
       }
       float* w = p.w + t * p.channels + c;
@@ -217,12 +212,10 @@ void store_weights(const StoreWeightsArgs<T>& p) {
     const float* from = p.scratch + o * rows;
     T* to = p.dw + o * p.output;
     if (p.input == 1) {
-      for (std::int64_t t = 0; t < p.tap_count; ++t)
-        write_strided(to + p.taps[t], 1, from + t * p.inputs, p.inputs);
+      for (std::int64_t t = 0; t < p.tap_count; ++t) write_strided(to + p.taps[t], 1, from + t * p.inputs, p.inputs);
     } else {
       for (std::int64_t i = 0; i < p.inputs; ++i)
-        for (std::int64_t t = 0; t < p.tap_count; ++t)
-          convert(from[t * p.inputs + i], to[i * p.input + p.taps[t]]);
+        for (std::int64_t t = 0; t < p.tap_count; ++t) convert(from[t * p.inputs + i], to[i * p.input + p.taps[t]]);
     }
   }
 }

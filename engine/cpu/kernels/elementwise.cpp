@@ -16,7 +16,7 @@ namespace {
 using namespace halfgrad::elementwise;
 using i64_t = std::int64_t;
 
-// --- op -> loop ---------------------------------------------------------------------------------------------------------
+// --- op -> loop ------------------------------------------------------------------------------------------------------
 
 template <class Op>
 HALFGRAD_INLINE Op make(const double* params) {
@@ -82,7 +82,7 @@ void select_loop(const void* condition, const void* a, const void* b, void* y, i
   for (i64_t i = 0; i < n; ++i) out[i] = c[i] ? left[i] : right[i];
 }
 
-// --- tensor memory <-> buffer -----------------------------------------------------------------------------------------------
+// --- tensor memory <-> buffer ----------------------------------------------------------------------------------------
 
 // How the elements lie in memory. A half is its bits and a bool is a byte of its own type, so that each gets its own
 // conversion.
@@ -122,8 +122,10 @@ struct Write {
 template <class T>
 struct Write<Half, T> {
   HALFGRAD_INLINE static Half from(T x) {
-    if constexpr (std::is_same_v<T, double>) return {double_to_half(x)};
-    else return {float_to_half(static_cast<float>(x))};  // an integer that a float cannot hold is infinite as a half
+    if constexpr (std::is_same_v<T, double>)
+      return {double_to_half(x)};
+    else
+      return {float_to_half(static_cast<float>(x))};  // an integer that a float cannot hold is infinite as a half
   }
 };
 template <class T>
@@ -172,12 +174,15 @@ template <class T>
 void move_loop(const void* src, i64_t src_stride, void* dst, i64_t dst_stride, i64_t n) {
   const T* in = static_cast<const T*>(src);
   T* out = static_cast<T*>(dst);
-  if (src_stride == 1 && dst_stride == 1) std::memcpy(out, in, static_cast<std::size_t>(n) * sizeof(T));
-  else if (dst_stride == 1) for (i64_t i = 0; i < n; ++i) out[i] = in[i * src_stride];
-  else for (i64_t i = 0; i < n; ++i) out[i * dst_stride] = in[i * src_stride];
+  if (src_stride == 1 && dst_stride == 1)
+    std::memcpy(out, in, static_cast<std::size_t>(n) * sizeof(T));
+  else if (dst_stride == 1)
+    for (i64_t i = 0; i < n; ++i) out[i] = in[i * src_stride];
+  else
+    for (i64_t i = 0; i < n; ++i) out[i * dst_stride] = in[i * src_stride];
 }
 
-// --- the tables ---------------------------------------------------------------------------------------------------------------
+// --- the tables ------------------------------------------------------------------------------------------------------
 
 template <class Op>
 inline constexpr bool takes_integers = Op::types != Types::floats;
@@ -186,23 +191,31 @@ inline constexpr bool has_gradient = Op::types != Types::predicate;
 
 template <class Op, class T>
 constexpr ElementwiseKernels::Unary unary_entry() {
-  if constexpr (std::is_floating_point_v<T> || takes_integers<Op>) return &unary_loop<Op, T>;
-  else return nullptr;
+  if constexpr (std::is_floating_point_v<T> || takes_integers<Op>)
+    return &unary_loop<Op, T>;
+  else
+    return nullptr;
 }
 template <class Op, class T>
 constexpr ElementwiseKernels::UnaryBackward unary_backward_entry() {
-  if constexpr (std::is_floating_point_v<T> && has_gradient<Op>) return &unary_backward_loop<Op, T>;
-  else return nullptr;
+  if constexpr (std::is_floating_point_v<T> && has_gradient<Op>)
+    return &unary_backward_loop<Op, T>;
+  else
+    return nullptr;
 }
 template <class Op, class T>
 constexpr ElementwiseKernels::Binary binary_entry() {
-  if constexpr (std::is_floating_point_v<T> || takes_integers<Op>) return &binary_loop<Op, T>;
-  else return nullptr;
+  if constexpr (std::is_floating_point_v<T> || takes_integers<Op>)
+    return &binary_loop<Op, T>;
+  else
+    return nullptr;
 }
 template <class Op, class T>
 constexpr ElementwiseKernels::BinaryBackward binary_backward_entry() {
-  if constexpr (std::is_floating_point_v<T> && has_gradient<Op>) return &binary_backward_loop<Op, T>;
-  else return nullptr;
+  if constexpr (std::is_floating_point_v<T> && has_gradient<Op>)
+    return &binary_backward_loop<Op, T>;
+  else
+    return nullptr;
 }
 
 template <class Ops>
@@ -228,26 +241,29 @@ struct BinaryTables<List<Ops...>> {
 constexpr ElementwiseKernels::Select select_table[] = {&select_loop<float>, &select_loop<double>, &select_loop<i64_t>};
 
 // In the order of DType.
-#define HALFGRAD_ROW(loop, S) {&loop<S, float>, &loop<S, double>, &loop<S, i64_t>}
+#define HALFGRAD_ROW(loop, S) \
+  { &loop<S, float>, &loop<S, double>, &loop<S, i64_t> }
 constexpr ElementwiseKernels::Load load_table[][kComputeTypes] = {
     HALFGRAD_ROW(load_loop, Half),         HALFGRAD_ROW(load_loop, float),        HALFGRAD_ROW(load_loop, double),
     HALFGRAD_ROW(load_loop, std::int32_t), HALFGRAD_ROW(load_loop, std::int64_t), HALFGRAD_ROW(load_loop, std::uint8_t),
     HALFGRAD_ROW(load_loop, Bool)};
 constexpr ElementwiseKernels::Store store_table[][kComputeTypes] = {
-    HALFGRAD_ROW(store_loop, Half),         HALFGRAD_ROW(store_loop, float),        HALFGRAD_ROW(store_loop, double),
-    HALFGRAD_ROW(store_loop, std::int32_t), HALFGRAD_ROW(store_loop, std::int64_t), HALFGRAD_ROW(store_loop, std::uint8_t),
+    HALFGRAD_ROW(store_loop, Half),         HALFGRAD_ROW(store_loop, float),
+    HALFGRAD_ROW(store_loop, double),       HALFGRAD_ROW(store_loop, std::int32_t),
+    HALFGRAD_ROW(store_loop, std::int64_t), HALFGRAD_ROW(store_loop, std::uint8_t),
     HALFGRAD_ROW(store_loop, Bool)};
 #undef HALFGRAD_ROW
 
-constexpr ElementwiseKernels::Move move_table[] = {&move_loop<std::uint8_t>, &move_loop<std::uint16_t>, &move_loop<std::uint32_t>,
-                                                   &move_loop<std::uint64_t>};
+constexpr ElementwiseKernels::Move move_table[] = {&move_loop<std::uint8_t>, &move_loop<std::uint16_t>,
+                                                   &move_loop<std::uint32_t>, &move_loop<std::uint64_t>};
 
 }  // namespace
 
 ElementwiseKernels elementwise_kernels() {
   using Unary = UnaryTables<UnaryOps>;
   using Binary = BinaryTables<BinaryOps>;
-  return {Unary::forward, Unary::backward, Binary::forward, Binary::backward, select_table, load_table, store_table, move_table};
+  return {Unary::forward, Unary::backward, Binary::forward, Binary::backward,
+          select_table,   load_table,      store_table,     move_table};
 }
 
 }  // namespace halfgrad::cpu::HALFGRAD_ISA

@@ -9,8 +9,8 @@ namespace {
 
 // Adds the bias to finished sums, rounds them to T and writes them to c, where they begin at (i0, j0).
 template <class T>
-void finish_tile(const GemmProblem<T>& p, const float* sums, std::ptrdiff_t sums_row, std::int64_t i0,
-                 std::int64_t j0, std::int64_t rows, std::int64_t columns) {
+void finish_tile(const GemmProblem<T>& p, const float* sums, std::ptrdiff_t sums_row, std::int64_t i0, std::int64_t j0,
+                 std::int64_t rows, std::int64_t columns) {
   // The strides are copied into variables, or else every store would make the compiler read them again.
   const std::ptrdiff_t c_row = p.c_row, c_col = p.c_col, bias_row = p.bias_row, bias_col = p.bias_col;
   T* c = p.c + i0 * c_row + j0 * c_col;
@@ -52,8 +52,7 @@ class Block {
         sums(packed_b + max_depth * round_up(p.n, kTileColumns)),
         prepared_a(sums + (passes > 1 ? p.m * sums_row : 0)),
         // Packing b would not pay where it is read only once, by a single row of tiles.
-        columns_in_place(kIsFloat && p.b_col == 1 && p.m <= kTileRows ? p.n / kTileColumns * kTileColumns
-                                                                      : 0) {}
+        columns_in_place(kIsFloat && p.b_col == 1 && p.m <= kTileRows ? p.n / kTileColumns * kTileColumns : 0) {}
 
   void run() {
     std::int64_t k = 0;
@@ -73,8 +72,8 @@ class Block {
                 p.n - columns_in_place);
     for (std::int64_t i = 0; i < p.m; i += kGemmPassRows) {
       const std::int64_t rows = minimum(kGemmPassRows, p.m - i);
-      const Strided a = prepare_rows(prepared_a, p.a + i * p.a_row + k * p.a_col, p.a_row, p.a_col, rows,
-                                     depth, p.n > kTileColumns);
+      const Strided a =
+          prepare_rows(prepared_a, p.a + i * p.a_row + k * p.a_col, p.a_row, p.a_col, rows, depth, p.n > kTileColumns);
       for (std::int64_t j = 0; j < p.n; j += kTileColumns) {
         Tile tile = {};
         tile.a_row = a.row;
@@ -95,8 +94,7 @@ class Block {
         for (std::int64_t panel = 0; panel < panels.count; ++panel) {
           const std::int64_t begin = panels.begin(panel);
           tile.a = a.data + begin * a.row;
-          run_and_store(tile, i + begin, j, panels.height(panel), minimum(kTileColumns, p.n - j),
-                        k + depth == p.k);
+          run_and_store(tile, i + begin, j, panels.height(panel), minimum(kTileColumns, p.n - j), k + depth == p.k);
         }
       }
     }
@@ -104,8 +102,7 @@ class Block {
 
   // Sums go straight to c if they may be stored there as they are. Otherwise to `sums`: all of the block's if
   // there are several passes, else those of one tile, which is finished right away.
-  void run_and_store(Tile& tile, std::int64_t i, std::int64_t j, std::int64_t rows, std::int64_t columns,
-                     bool last) {
+  void run_and_store(Tile& tile, std::int64_t i, std::int64_t j, std::int64_t rows, std::int64_t columns, bool last) {
     if constexpr (kIsFloat) {
       if (p.c_col == 1 && p.bias == nullptr && columns % kLanes == 0) {
         tile.c = p.c + i * p.c_row + j;
@@ -142,22 +139,19 @@ void dot_column(const GemmProblem<T>& p, std::int64_t j) {
   // Several sums per row, because an addition takes four cycles and two can begin in each.
   constexpr int kSums = kRows == 1 ? 8 : 2;
   vfloat sum[kRows][kSums];
-  unroll<kRows>(
-      [&](auto i) HALFGRAD_LAMBDA { unroll<kSums>([&](auto s) HALFGRAD_LAMBDA { sum[i][s] = vfloat{}; }); });
+  unroll<kRows>([&](auto i) HALFGRAD_LAMBDA { unroll<kSums>([&](auto s) HALFGRAD_LAMBDA { sum[i][s] = vfloat{}; }); });
   std::int64_t k = 0;
   for (; k + kSums * kLanes <= p.k; k += kSums * kLanes)
     unroll<kSums>([&](auto s) HALFGRAD_LAMBDA {
       const std::int64_t at = k + s * kLanes;
       const vfloat column = load(b + at);
-      unroll<kRows>(
-          [&](auto i) HALFGRAD_LAMBDA { sum[i][s] = fma(load(p.a + i * p.a_row + at), column, sum[i][s]); });
+      unroll<kRows>([&](auto i) HALFGRAD_LAMBDA { sum[i][s] = fma(load(p.a + i * p.a_row + at), column, sum[i][s]); });
     });
   for (; k < p.k; k += kLanes) {
     const std::int64_t width = minimum(kLanes, p.k - k);
     const vfloat column = load_n(b + k, width);
-    unroll<kRows>([&](auto i) HALFGRAD_LAMBDA {
-      sum[i][0] = fma(load_n(p.a + i * p.a_row + k, width), column, sum[i][0]);
-    });
+    unroll<kRows>([&](auto i)
+                      HALFGRAD_LAMBDA { sum[i][0] = fma(load_n(p.a + i * p.a_row + k, width), column, sum[i][0]); });
   }
   unroll<kRows>([&](auto i) HALFGRAD_LAMBDA {
     vfloat total = sum[i][0];

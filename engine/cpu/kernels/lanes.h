@@ -89,8 +89,7 @@ HALFGRAD_INLINE void assign(float& y, float x) { y = x; }
 HALFGRAD_INLINE void assign(double& y, double x) { y = x; }
 HALFGRAD_INLINE void assign(std::int64_t& y, std::int64_t x) { y = x; }
 
-// --- sums over contiguous memory
-// --------------------------------------------------------------------------------------
+// --- sums over contiguous memory -------------------------------------------------------------------------------------
 
 /// The sum of f(i, k), a vector with the terms i, i+1, ... i+k-1 in its first lanes and 0 in the others, over
 /// [begin, end). Blocks of 1024 are summed in 32 lanes, which are then added in halves; blocks are added
@@ -106,8 +105,7 @@ Number<T> pairwise_sum(std::int64_t begin, std::int64_t end, F f) {
   Vector<T> sums[kVectors] = {};
   std::int64_t i = begin;
   for (; i + 32 <= end; i += 32)
-    unroll<kVectors>([&](auto v)
-                         HALFGRAD_LAMBDA { sums[v] = sums[v] + f(i + v * lanes_of<T>, lanes_of<T>); });
+    unroll<kVectors>([&](auto v) HALFGRAD_LAMBDA { sums[v] = sums[v] + f(i + v * lanes_of<T>, lanes_of<T>); });
   unroll<kVectors>([&](auto v) HALFGRAD_LAMBDA {
     const std::int64_t at = i + v * lanes_of<T>, rest = end - at;
     if (rest > 0) sums[v] = sums[v] + f(at, rest < lanes_of<T> ? rest : lanes_of<T>);
@@ -117,8 +115,7 @@ Number<T> pairwise_sum(std::int64_t begin, std::int64_t end, F f) {
   return sum_of_lanes(sums[0]);
 }
 
-// --- lines: n elements that are `stride` apart, in and out of a dense buffer
-// ---------------------------------------------
+// --- lines: n elements that are `stride` apart, in and out of a dense buffer -----------------------------------------
 
 template <class T>
 void load_line(Number<T>* buffer, const T* x, std::int64_t n, std::int64_t stride) {

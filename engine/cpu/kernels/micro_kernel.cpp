@@ -16,8 +16,7 @@ template <int kRows, int kVectors>
   // are at one and two strides from it.
   constexpr int kGroup = 3;
   const float* group[(kRows + kGroup - 1) / kGroup];
-  unroll<(kRows + kGroup - 1) / kGroup>([&](auto g)
-                                            HALFGRAD_LAMBDA { group[g] = tile.a + g * kGroup * tile.a_row; });
+  unroll<(kRows + kGroup - 1) / kGroup>([&](auto g) HALFGRAD_LAMBDA { group[g] = tile.a + g * kGroup * tile.a_row; });
   const std::ptrdiff_t step[kGroup] = {0, tile.a_row, 2 * tile.a_row};
 
   const float* b = tile.b;

@@ -45,8 +45,7 @@ HALFGRAD_INLINE void store_doubles(double* out, V v, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) out[i] = static_cast<double>(lanes[i]);
 }
 
-// --- statistics of a batch
-// ------------------------------------------------------------------------------------------------
+// --- statistics of a batch -------------------------------------------------------------------------------------------
 
 // The mean of a tile, then the distances from it while the tile is in the cache. The sum of distances, which
 // would be 0 without rounding, corrects both (Chan, Golub and LeVeque, 1983).
@@ -75,9 +74,8 @@ struct Moments {
   HALFGRAD_INLINE void columns(std::int64_t w, std::int64_t k) const {
     V means[kVectors] = {}, distances[kVectors] = {}, squares[kVectors] = {};
     for (std::int64_t i = 0; i < length; ++i)
-      for_vectors<T, kVectors>(k, [&](auto v, std::int64_t at, std::int64_t n) HALFGRAD_LAMBDA {
-        means[v] = means[v] + load_n(x + w + at + i * s.length, n);
-      });
+      for_vectors<T, kVectors>(k, [&](auto v, std::int64_t at, std::int64_t n)
+                                      HALFGRAD_LAMBDA { means[v] = means[v] + load_n(x + w + at + i * s.length, n); });
     const V scale = spread<T>(static_cast<N>(one_over_n));
     unroll<kVectors>([&](auto v) HALFGRAD_LAMBDA { means[v] = means[v] * scale; });
     for (std::int64_t i = 0; i < length; ++i)
@@ -91,17 +89,15 @@ struct Moments {
       store(lanes[0], means[v]);
       store(lanes[1], distances[v]);
       store(lanes[2], squares[v]);
-      for (std::int64_t i = 0; i < n; ++i)
-        write(w + at + i, Spread(lanes[0][i], lanes[1][i], lanes[2][i], one_over_n));
+      for (std::int64_t i = 0; i < n; ++i) write(w + at + i, Spread(lanes[0][i], lanes[1][i], lanes[2][i], one_over_n));
     });
   }
 
   void row(std::int64_t w) const {
     const T* line = x + w * s.width;
-    const N mean = static_cast<N>(one_over_n) *
-                   pairwise_sum<T>(0, length, [&](std::int64_t i, std::int64_t k) HALFGRAD_LAMBDA {
-                     return load_n(line + i, k);
-                   });
+    const N mean =
+        static_cast<N>(one_over_n) *
+        pairwise_sum<T>(0, length, [&](std::int64_t i, std::int64_t k) HALFGRAD_LAMBDA { return load_n(line + i, k); });
     const V means = spread<T>(mean);
     constexpr int kVectors = 2;
     V distances[kVectors] = {}, squares[kVectors] = {};
@@ -138,12 +134,10 @@ struct Moments {
 template <class T>
 void moments(double* out, const void* x, std::int64_t width, std::int64_t length, TileStrides s) {
   out[0] = static_cast<double>(length);
-  walk<T>(width, channels_dense(s), positions_dense(s),
-          Moments<T>{out, static_cast<const T*>(x), width, length, s});
+  walk<T>(width, channels_dense(s), positions_dense(s), Moments<T>{out, static_cast<const T*>(x), width, length, s});
 }
 
-// --- y = (x - mean) * scale + shift
-// ---------------------------------------------------------------------------------------
+// --- y = (x - mean) * scale + shift ----------------------------------------------------------------------------------
 
 template <class T>
 struct Normalize {
@@ -182,17 +176,15 @@ struct Normalize {
 };
 
 template <class T>
-void normalize(void* y, const void* x, std::int64_t width, std::int64_t length, TileStrides ys,
-               TileStrides xs, const void* mean, const void* scale, const void* shift) {
+void normalize(void* y, const void* x, std::int64_t width, std::int64_t length, TileStrides ys, TileStrides xs,
+               const void* mean, const void* scale, const void* shift) {
   using N = Number<T>;
-  walk<T>(
-      width, channels_dense(xs) && channels_dense(ys), positions_dense(xs) && positions_dense(ys),
-      Normalize<T>{static_cast<T*>(y), static_cast<const T*>(x), length, ys, xs, static_cast<const N*>(mean),
-                   static_cast<const N*>(scale), static_cast<const N*>(shift)});
+  walk<T>(width, channels_dense(xs) && channels_dense(ys), positions_dense(xs) && positions_dense(ys),
+          Normalize<T>{static_cast<T*>(y), static_cast<const T*>(x), length, ys, xs, static_cast<const N*>(mean),
+                       static_cast<const N*>(scale), static_cast<const N*>(shift)});
 }
 
-// --- the gradient of batch normalisation
-// ------------------------------------------------------------------------------------
+// --- the gradient of batch normalisation -----------------------------------------------------------------------------
 
 template <class T>
 struct GradientSums {
@@ -223,8 +215,8 @@ struct GradientSums {
   void row(std::int64_t w) const {
     const V m = spread<T>(mean[w]);
     const T *d = dy + w * ds.width, *line = x + w * xs.width;
-    out[w] = static_cast<double>(pairwise_sum<T>(
-        0, length, [&](std::int64_t i, std::int64_t k) HALFGRAD_LAMBDA { return load_n(d + i, k); }));
+    out[w] = static_cast<double>(
+        pairwise_sum<T>(0, length, [&](std::int64_t i, std::int64_t k) HALFGRAD_LAMBDA { return load_n(d + i, k); }));
     // Lanes beyond the end hold 0 * (0 - mean), unless the mean is not finite, in which case the rest is not
     // either.
     out[width + w] =
@@ -245,8 +237,8 @@ struct GradientSums {
 };
 
 template <class T>
-void gradient_sums(double* out, const void* dy, const void* x, std::int64_t width, std::int64_t length,
-                   TileStrides ds, TileStrides xs, const void* mean) {
+void gradient_sums(double* out, const void* dy, const void* x, std::int64_t width, std::int64_t length, TileStrides ds,
+                   TileStrides xs, const void* mean) {
   walk<T>(width, channels_dense(xs) && channels_dense(ds), positions_dense(xs) && positions_dense(ds),
           GradientSums<T>{out, static_cast<const T*>(dy), static_cast<const T*>(x), width, length, ds, xs,
                           static_cast<const Number<T>*>(mean)});
@@ -300,37 +292,35 @@ void gradient(void* dx, const void* dy, const void* x, std::int64_t width, std::
   using N = Number<T>;
   walk<T>(width, channels_dense(s) && channels_dense(ds) && channels_dense(xs),
           positions_dense(s) && positions_dense(ds) && positions_dense(xs),
-          Gradient<T>{static_cast<T*>(dx), static_cast<const T*>(dy), static_cast<const T*>(x), length, s, ds,
-                      xs, static_cast<const N*>(mean), static_cast<const N*>(scale),
-                      static_cast<const N*>(slope), static_cast<const N*>(shift)});
+          Gradient<T>{static_cast<T*>(dx), static_cast<const T*>(dy), static_cast<const T*>(x), length, s, ds, xs,
+                      static_cast<const N*>(mean), static_cast<const N*>(scale), static_cast<const N*>(slope),
+                      static_cast<const N*>(shift)});
 }
 
-// --- layer normalisation, a row at a time
-// -----------------------------------------------------------------------------------
+// --- layer normalisation, a row at a time ----------------------------------------------------------------------------
 
 template <class T>
 void layer_norm(void* y, void* mean_out, void* rstd_out, const void* x, std::int64_t n, std::int64_t y_stride,
-                std::int64_t x_stride, const void* weight_memory, const void* bias_memory, double eps,
-                void* memory) {
+                std::int64_t x_stride, const void* weight_memory, const void* bias_memory, double eps, void* memory) {
   using N = Number<T>;
   using V = Vector<T>;
   auto* row = static_cast<N*>(memory);
   const auto *weight = static_cast<const N*>(weight_memory), *bias = static_cast<const N*>(bias_memory);
   load_line(row, static_cast<const T*>(x), n, x_stride);
   const auto length = static_cast<double>(n);
-  const N rough = static_cast<N>(
-      static_cast<double>(pairwise_sum<T>(
-          0, n, [&](std::int64_t i, std::int64_t k) HALFGRAD_LAMBDA { return load_n(row + i, k); })) /
-      length);
+  const N rough =
+      static_cast<N>(static_cast<double>(pairwise_sum<T>(
+                         0, n, [&](std::int64_t i, std::int64_t k) HALFGRAD_LAMBDA { return load_n(row + i, k); })) /
+                     length);
   for (std::int64_t i = 0; i < n; ++i) row[i] -= rough;
-  const N distances = pairwise_sum<T>(
-      0, n, [&](std::int64_t i, std::int64_t k) HALFGRAD_LAMBDA { return load_n(row + i, k); });
+  const N distances =
+      pairwise_sum<T>(0, n, [&](std::int64_t i, std::int64_t k) HALFGRAD_LAMBDA { return load_n(row + i, k); });
   const N squares = pairwise_sum<T>(0, n, [&](std::int64_t i, std::int64_t k) HALFGRAD_LAMBDA {
     const V d = load_n(row + i, k);
     return d * d;
   });
-  const Spread moments(static_cast<double>(rough), static_cast<double>(distances),
-                       static_cast<double>(squares), 1 / length);
+  const Spread moments(static_cast<double>(rough), static_cast<double>(distances), static_cast<double>(squares),
+                       1 / length);
   const N mean = static_cast<N>(moments.mean);
   const N rstd = static_cast<N>(1 / __builtin_sqrt(moments.squares / length + eps));
   *static_cast<N*>(mean_out) = mean;
@@ -344,9 +334,8 @@ void layer_norm(void* y, void* mean_out, void* rstd_out, const void* x, std::int
 // g = dy * weight and z = (x - mean) * rstd give dx = rstd * (g - mean(g) - z * mean(g z)).
 template <class T>
 void layer_norm_backward(void* dx, void* dweight_memory, void* dbias_memory, const void* dy, const void* x,
-                         std::int64_t n, std::int64_t dx_stride, std::int64_t dy_stride,
-                         std::int64_t x_stride, double mean_value, double rstd_value,
-                         const void* weight_memory, void* memory) {
+                         std::int64_t n, std::int64_t dx_stride, std::int64_t dy_stride, std::int64_t x_stride,
+                         double mean_value, double rstd_value, const void* weight_memory, void* memory) {
   using N = Number<T>;
   auto *g = static_cast<N*>(memory), *z = g + n;
   auto *dweight = static_cast<N*>(dweight_memory), *dbias = static_cast<N*>(dbias_memory);
@@ -362,16 +351,14 @@ void layer_norm_backward(void* dx, void* dweight_memory, void* dbias_memory, con
   }
   if (dx == nullptr) return;
   const auto length = static_cast<double>(n);
-  const N mean_g = static_cast<N>(
-      static_cast<double>(pairwise_sum<T>(
-          0, n, [&](std::int64_t i, std::int64_t k) HALFGRAD_LAMBDA { return load_n(g + i, k); })) /
-      length);
-  const N mean_gz =
-      static_cast<N>(static_cast<double>(pairwise_sum<T>(0, n,
-                                                         [&](std::int64_t i, std::int64_t k) HALFGRAD_LAMBDA {
-                                                           return load_n(g + i, k) * load_n(z + i, k);
-                                                         })) /
+  const N mean_g =
+      static_cast<N>(static_cast<double>(pairwise_sum<T>(
+                         0, n, [&](std::int64_t i, std::int64_t k) HALFGRAD_LAMBDA { return load_n(g + i, k); })) /
                      length);
+  const N mean_gz = static_cast<N>(
+      static_cast<double>(pairwise_sum<T>(
+          0, n, [&](std::int64_t i, std::int64_t k) HALFGRAD_LAMBDA { return load_n(g + i, k) * load_n(z + i, k); })) /
+      length);
   for (std::int64_t i = 0; i < n; ++i) g[i] = rstd * (g[i] - mean_g - z[i] * mean_gz);
   store_line(static_cast<T*>(dx), g, n, dx_stride);
 }

@@ -41,18 +41,12 @@ HALFGRAD_INLINE T* at(const FloatArray& array, std::int64_t i) {
   return static_cast<T*>(array.data) + i;
 }
 
-HALFGRAD_INLINE void convert_array(const half_bits* from, float* to, std::int64_t n) {
-  half_to_float(from, to, n);
-}
+HALFGRAD_INLINE void convert_array(const half_bits* from, float* to, std::int64_t n) { half_to_float(from, to, n); }
 HALFGRAD_INLINE void convert_array(const half_bits* from, double* to, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) to[i] = to_float(from[i]);
 }
-HALFGRAD_INLINE void convert_array(const float* from, half_bits* to, std::int64_t n) {
-  float_to_half(from, to, n);
-}
-HALFGRAD_INLINE void convert_array(const double* from, half_bits* to, std::int64_t n) {
-  double_to_half(from, to, n);
-}
+HALFGRAD_INLINE void convert_array(const float* from, half_bits* to, std::int64_t n) { float_to_half(from, to, n); }
+HALFGRAD_INLINE void convert_array(const double* from, half_bits* to, std::int64_t n) { double_to_half(from, to, n); }
 template <class From, class To>
 HALFGRAD_INLINE void convert_array(const From* from, To* to, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) to[i] = static_cast<To>(from[i]);
@@ -230,13 +224,13 @@ void sgd(const UpdateWork& work, void* momentum_buffer, const SgdConstants& cons
   run<SgdRule>(work, momentum_buffer, nullptr, constants, begin, end);
 }
 
-void adam(const UpdateWork& work, void* exp_avg, void* exp_avg_sq, const AdamConstants& constants,
-          std::int64_t begin, std::int64_t end) {
+void adam(const UpdateWork& work, void* exp_avg, void* exp_avg_sq, const AdamConstants& constants, std::int64_t begin,
+          std::int64_t end) {
   run<AdamRule>(work, exp_avg, exp_avg_sq, constants, begin, end);
 }
 
-void rmsprop(const UpdateWork& work, void* square_avg, void* momentum_buffer,
-             const RmspropConstants& constants, std::int64_t begin, std::int64_t end) {
+void rmsprop(const UpdateWork& work, void* square_avg, void* momentum_buffer, const RmspropConstants& constants,
+             std::int64_t begin, std::int64_t end) {
   run<RmspropRule>(work, square_avg, momentum_buffer, constants, begin, end);
 }
 
@@ -255,8 +249,7 @@ void stats(const FloatArray& grad, std::int64_t begin, std::int64_t end, double*
     const C* g = read_block(grad, i, n, buffer);
     std::int64_t j = 0;
     for (; j + kSums <= n; j += kSums)
-      for (int k = 0; k < kSums; ++k)
-        sums[k] += static_cast<double>(g[j + k]) * static_cast<double>(g[j + k]);
+      for (int k = 0; k < kSums; ++k) sums[k] += static_cast<double>(g[j + k]) * static_cast<double>(g[j + k]);
     for (int k = 0; j < n; ++j, ++k) sums[k] += static_cast<double>(g[j]) * static_cast<double>(g[j]);
   }
   for (int half = kSums / 2; half > 0; half /= 2)

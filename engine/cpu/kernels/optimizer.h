@@ -45,8 +45,7 @@ struct RmspropConstants {
 
 struct OptimizerKernels {
   // Each updates the elements [begin, end). A momentum buffer is nullptr without momentum.
-  void (*sgd)(const UpdateWork&, void* momentum_buffer, const SgdConstants&, std::int64_t begin,
-              std::int64_t end);
+  void (*sgd)(const UpdateWork&, void* momentum_buffer, const SgdConstants&, std::int64_t begin, std::int64_t end);
   void (*adam)(const UpdateWork&, void* exp_avg, void* exp_avg_sq, const AdamConstants&, std::int64_t begin,
                std::int64_t end);
   void (*rmsprop)(const UpdateWork&, void* square_avg, void* momentum_buffer, const RmspropConstants&,

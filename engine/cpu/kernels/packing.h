@@ -9,9 +9,7 @@
 namespace halfgrad::cpu::HALFGRAD_ISA {
 
 HALFGRAD_INLINE std::int64_t minimum(std::int64_t x, std::int64_t y) { return x < y ? x : y; }
-HALFGRAD_INLINE std::int64_t round_up(std::int64_t n, std::int64_t unit) {
-  return (n + unit - 1) / unit * unit;
-}
+HALFGRAD_INLINE std::int64_t round_up(std::int64_t n, std::int64_t unit) { return (n + unit - 1) / unit * unit; }
 
 /// Reads `count` floats or halves, `stride` apart, into contiguous floats.
 template <class T>
@@ -40,8 +38,8 @@ HALFGRAD_INLINE void write_strided(T* to, std::ptrdiff_t stride, const float* fr
 /// Transposes: to[j * to_row + i] = from[i * from_row + j] for `rows` x `columns` numbers of `from`. With
 /// kPad the rows of `to` are filled up with zeros to whole vectors.
 template <bool kPad = false, class From, class To>
-void transpose_matrix(To* to, std::ptrdiff_t to_row, const From* from, std::ptrdiff_t from_row,
-                      std::int64_t rows, std::int64_t columns) {
+void transpose_matrix(To* to, std::ptrdiff_t to_row, const From* from, std::ptrdiff_t from_row, std::int64_t rows,
+                      std::int64_t columns) {
   for (std::int64_t i = 0; i < rows; i += kLanes) {
     const std::int64_t height = minimum(kLanes, rows - i);
     for (std::int64_t j = 0; j < columns; j += kLanes) {
@@ -54,8 +52,7 @@ void transpose_matrix(To* to, std::ptrdiff_t to_row, const From* from, std::ptrd
         transpose(square);
         unroll<kLanes>([&](auto l) HALFGRAD_LAMBDA { store(target + l * to_row, square[l]); });
       } else {
-        for (int l = 0; l < kLanes; ++l)
-          square[l] = l < height ? load_n(source + l * from_row, width) : vfloat{};
+        for (int l = 0; l < kLanes; ++l) square[l] = l < height ? load_n(source + l * from_row, width) : vfloat{};
         transpose(square);
         for (int l = 0; l < width; ++l) store_n(target + l * to_row, square[l], kPad ? kLanes : height);
       }
@@ -77,8 +74,7 @@ void pack_panels(float* to, std::ptrdiff_t panel_step, const T* b, std::ptrdiff_
         float* row = to + begin / kTileColumns * panel_step + k * kTileColumns;
         std::int64_t j = begin;
         for (; j + kTileColumns <= end; j += kTileColumns, row += panel_step)
-          unroll<kTileVectors>([&](auto v)
-                                   HALFGRAD_LAMBDA { store(row + v * kLanes, load(from + j + v * kLanes)); });
+          unroll<kTileVectors>([&](auto v) HALFGRAD_LAMBDA { store(row + v * kLanes, load(from + j + v * kLanes)); });
         for (; j < end; j += kLanes, row += kLanes) store(row, load_n(from + j, minimum(kLanes, end - j)));
       }
     }

@@ -39,8 +39,7 @@ HALFGRAD_INLINE void store_line(const float* from, half_bits* to, std::int64_t s
 }
 
 template <class T>
-HALFGRAD_INLINE T* pixel(const PoolImage& image, std::int64_t channel, std::int64_t row,
-                         std::int64_t column) {
+HALFGRAD_INLINE T* pixel(const PoolImage& image, std::int64_t channel, std::int64_t row, std::int64_t column) {
   return static_cast<T*>(image.data) + channel * image.channel + row * image.row + column * image.column;
 }
 
@@ -62,46 +61,44 @@ HALFGRAD_INLINE void for_each_position(const PoolSpan& rows, const PoolSpan& col
 
 template <class T>
 void max_pool(const PoolJob& job) {
-  for_each_pixel(
-      job, [&](std::int64_t c, std::int64_t n, std::int64_t row, std::int64_t column) HALFGRAD_LAMBDA {
-        Compute<T> best[kBlock], value[kBlock];
-        std::int32_t position[kBlock];
-        const PoolSpan &rows = job.rows[row], &columns = job.columns[column];
-        const auto first = static_cast<std::int32_t>(rows.begin * job.width + columns.begin);
-        load_line(pixel<const T>(job.x, c, rows.begin, columns.begin), job.x.channel, best, n);
-        for (std::int64_t i = 0; i < n; ++i) position[i] = first;
-        for_each_position(rows, columns, [&](std::int64_t h, std::int64_t w) HALFGRAD_LAMBDA {
-          load_line(pixel<const T>(job.x, c, h, w), job.x.channel, value, n);
-          const auto here = static_cast<std::int32_t>(h * job.width + w);
-          for (std::int64_t i = 0; i < n; ++i) {
-            const bool better = !(value[i] <= best[i]) & (best[i] == best[i]);  // larger, or the first NaN
-            best[i] = better ? value[i] : best[i];
-            position[i] = better ? here : position[i];
-          }
-        });
-        store_line(best, pixel<T>(job.y, c, row, column), job.y.channel, n);
-        if (job.index.data) {
-          auto* index = pixel<std::int64_t>(job.index, c, row, column);
-          for (std::int64_t i = 0; i < n; ++i) index[i * job.index.channel] = position[i];
-        }
-      });
+  for_each_pixel(job, [&](std::int64_t c, std::int64_t n, std::int64_t row, std::int64_t column) HALFGRAD_LAMBDA {
+    Compute<T> best[kBlock], value[kBlock];
+    std::int32_t position[kBlock];
+    const PoolSpan &rows = job.rows[row], &columns = job.columns[column];
+    const auto first = static_cast<std::int32_t>(rows.begin * job.width + columns.begin);
+    load_line(pixel<const T>(job.x, c, rows.begin, columns.begin), job.x.channel, best, n);
+    for (std::int64_t i = 0; i < n; ++i) position[i] = first;
+    for_each_position(rows, columns, [&](std::int64_t h, std::int64_t w) HALFGRAD_LAMBDA {
+      load_line(pixel<const T>(job.x, c, h, w), job.x.channel, value, n);
+      const auto here = static_cast<std::int32_t>(h * job.width + w);
+      for (std::int64_t i = 0; i < n; ++i) {
+        const bool better = !(value[i] <= best[i]) & (best[i] == best[i]);  // larger, or the first NaN
+        best[i] = better ? value[i] : best[i];
+        position[i] = better ? here : position[i];
+      }
+    });
+    store_line(best, pixel<T>(job.y, c, row, column), job.y.channel, n);
+    if (job.index.data) {
+      auto* index = pixel<std::int64_t>(job.index, c, row, column);
+      for (std::int64_t i = 0; i < n; ++i) index[i * job.index.channel] = position[i];
+    }
+  });
 }
 
 template <class T>
 void average_pool(const PoolJob& job) {
-  for_each_pixel(job,
-                 [&](std::int64_t c, std::int64_t n, std::int64_t row, std::int64_t column) HALFGRAD_LAMBDA {
-                   Compute<T> sum[kBlock], value[kBlock];
-                   const PoolSpan &rows = job.rows[row], &columns = job.columns[column];
-                   for (std::int64_t i = 0; i < n; ++i) sum[i] = 0;
-                   for_each_position(rows, columns, [&](std::int64_t h, std::int64_t w) HALFGRAD_LAMBDA {
-                     load_line(pixel<const T>(job.x, c, h, w), job.x.channel, value, n);
-                     for (std::int64_t i = 0; i < n; ++i) sum[i] += value[i];
-                   });
-                   const auto size = static_cast<Compute<T>>(rows.size * columns.size);
-                   for (std::int64_t i = 0; i < n; ++i) sum[i] /= size;
-                   store_line(sum, pixel<T>(job.y, c, row, column), job.y.channel, n);
-                 });
+  for_each_pixel(job, [&](std::int64_t c, std::int64_t n, std::int64_t row, std::int64_t column) HALFGRAD_LAMBDA {
+    Compute<T> sum[kBlock], value[kBlock];
+    const PoolSpan &rows = job.rows[row], &columns = job.columns[column];
+    for (std::int64_t i = 0; i < n; ++i) sum[i] = 0;
+    for_each_position(rows, columns, [&](std::int64_t h, std::int64_t w) HALFGRAD_LAMBDA {
+      load_line(pixel<const T>(job.x, c, h, w), job.x.channel, value, n);
+      for (std::int64_t i = 0; i < n; ++i) sum[i] += value[i];
+    });
+    const auto size = static_cast<Compute<T>>(rows.size * columns.size);
+    for (std::int64_t i = 0; i < n; ++i) sum[i] /= size;
+    store_line(sum, pixel<T>(job.y, c, row, column), job.y.channel, n);
+  });
 }
 
 // The backwards sum in `sums`, [height, width, channels], because windows may overlap; then round once.
@@ -121,33 +118,30 @@ void store_sums(const PoolJob& job) {
 template <class T>
 void max_pool_backward(const PoolJob& job) {
   clear_sums<T>(job);
-  for_each_pixel(job,
-                 [&](std::int64_t c, std::int64_t n, std::int64_t row, std::int64_t column) HALFGRAD_LAMBDA {
-                   Compute<T> value[kBlock];
-                   load_line(pixel<const T>(job.y, c, row, column), job.y.channel, value, n);
-                   const auto* index = pixel<const std::int64_t>(job.index, c, row, column);
-                   auto* sums = static_cast<Compute<T>*>(job.sums) + c;
-                   for (std::int64_t i = 0; i < n; ++i)
-                     sums[index[i * job.index.channel] * job.channels + i] += value[i];
-                 });
+  for_each_pixel(job, [&](std::int64_t c, std::int64_t n, std::int64_t row, std::int64_t column) HALFGRAD_LAMBDA {
+    Compute<T> value[kBlock];
+    load_line(pixel<const T>(job.y, c, row, column), job.y.channel, value, n);
+    const auto* index = pixel<const std::int64_t>(job.index, c, row, column);
+    auto* sums = static_cast<Compute<T>*>(job.sums) + c;
+    for (std::int64_t i = 0; i < n; ++i) sums[index[i * job.index.channel] * job.channels + i] += value[i];
+  });
   store_sums<T>(job);
 }
 
 template <class T>
 void average_pool_backward(const PoolJob& job) {
   clear_sums<T>(job);
-  for_each_pixel(
-      job, [&](std::int64_t c, std::int64_t n, std::int64_t row, std::int64_t column) HALFGRAD_LAMBDA {
-        Compute<T> value[kBlock];
-        const PoolSpan &rows = job.rows[row], &columns = job.columns[column];
-        load_line(pixel<const T>(job.y, c, row, column), job.y.channel, value, n);
-        const auto size = static_cast<Compute<T>>(rows.size * columns.size);
-        for (std::int64_t i = 0; i < n; ++i) value[i] /= size;
-        for_each_position(rows, columns, [&](std::int64_t h, std::int64_t w) HALFGRAD_LAMBDA {
-          Compute<T>* sums = static_cast<Compute<T>*>(job.sums) + (h * job.width + w) * job.channels + c;
-          for (std::int64_t i = 0; i < n; ++i) sums[i] += value[i];
-        });
-      });
+  for_each_pixel(job, [&](std::int64_t c, std::int64_t n, std::int64_t row, std::int64_t column) HALFGRAD_LAMBDA {
+    Compute<T> value[kBlock];
+    const PoolSpan &rows = job.rows[row], &columns = job.columns[column];
+    load_line(pixel<const T>(job.y, c, row, column), job.y.channel, value, n);
+    const auto size = static_cast<Compute<T>>(rows.size * columns.size);
+    for (std::int64_t i = 0; i < n; ++i) value[i] /= size;
+    for_each_position(rows, columns, [&](std::int64_t h, std::int64_t w) HALFGRAD_LAMBDA {
+      Compute<T>* sums = static_cast<Compute<T>*>(job.sums) + (h * job.width + w) * job.channels + c;
+      for (std::int64_t i = 0; i < n; ++i) sums[i] += value[i];
+    });
+  });
   store_sums<T>(job);
 }
 

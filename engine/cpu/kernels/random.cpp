@@ -34,8 +34,7 @@ struct Uniform {
     std::uint32_t bits[kNumbers];
     random_bits(fill, begin, 0, bits);
     const float a = static_cast<float>(fill.a), range = static_cast<float>(fill.b - fill.a);
-    for (int i = 0; i < kNumbers; ++i)
-      y[i] = clamped(a + uniform_float(bits[i], digits) * range, fill.low, fill.high);
+    for (int i = 0; i < kNumbers; ++i) y[i] = clamped(a + uniform_float(bits[i], digits) * range, fill.low, fill.high);
   }
   static void numbers(const RandomFill& fill, std::int64_t begin, int, double* y) {
     std::uint32_t high[kNumbers], low[kNumbers];
@@ -94,8 +93,6 @@ FillKernels fill_kernels() {
 
 }  // namespace
 
-RandomKernels random_kernels() {
-  return {fill_kernels<Uniform>(), fill_kernels<Normal>(), fill_kernels<Bernoulli>()};
-}
+RandomKernels random_kernels() { return {fill_kernels<Uniform>(), fill_kernels<Normal>(), fill_kernels<Bernoulli>()}; }
 
 }  // namespace halfgrad::cpu::HALFGRAD_ISA

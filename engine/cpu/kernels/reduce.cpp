@@ -5,8 +5,7 @@
 namespace halfgrad::cpu::HALFGRAD_ISA {
 namespace {
 
-// --- the operations, on numbers and on vectors of floats
-// ----------------------------------------------------------------
+// --- the operations, on numbers and on vectors of floats -------------------------------------------------------------
 
 // Integers wrap around.
 template <class V>
@@ -106,8 +105,7 @@ struct All {
   }
 };
 
-// --- tiles
-// --------------------------------------------------------------------------------------------------------------
+// --- tiles -----------------------------------------------------------------------------------------------------------
 
 // n contiguous elements: element i goes to lane i % 32, then lanes are combined in halves. The lanes are the
 // same on every instruction set, and so are the bits of a sum.
@@ -119,9 +117,8 @@ Number<T> reduce_row(const T* x, std::int64_t n) {
   unroll<kVectors>([&](auto v) HALFGRAD_LAMBDA { acc[v] = spread<T>(Op::template identity<Number<T>>); });
   std::int64_t i = 0;
   for (; i + 32 <= n; i += 32)
-    unroll<kVectors>([&](auto v) HALFGRAD_LAMBDA {
-      acc[v] = Op::combine(acc[v], Op::value(load(x + i + v * lanes_of<T>)));
-    });
+    unroll<kVectors>([&](auto v)
+                         HALFGRAD_LAMBDA { acc[v] = Op::combine(acc[v], Op::value(load(x + i + v * lanes_of<T>))); });
   unroll<kVectors>([&](auto v) HALFGRAD_LAMBDA {
     const std::int64_t at = i + v * lanes_of<T>;
     if (at + lanes_of<T> <= n) acc[v] = Op::combine(acc[v], Op::value(load(x + at)));
@@ -154,17 +151,15 @@ HALFGRAD_INLINE void reduce_columns(Number<T>* out, const T* x, std::int64_t row
 }
 
 template <class Op, class T>
-void tile(void* out_memory, const void* x_memory, std::int64_t width, std::int64_t width_stride,
-          std::int64_t length, std::int64_t length_stride) {
+void tile(void* out_memory, const void* x_memory, std::int64_t width, std::int64_t width_stride, std::int64_t length,
+          std::int64_t length_stride) {
   auto* out = static_cast<Number<T>*>(out_memory);
   const auto* x = static_cast<const T*>(x_memory);
   constexpr int kLanesOfT = lanes_of<T>;
   if (width_stride == 1) {
     std::int64_t w = 0;
-    for (; w + 4 * kLanesOfT <= width; w += 4 * kLanesOfT)
-      reduce_columns<Op, 4>(out + w, x + w, length, length_stride);
-    for (; w + kLanesOfT <= width; w += kLanesOfT)
-      reduce_columns<Op, 1>(out + w, x + w, length, length_stride);
+    for (; w + 4 * kLanesOfT <= width; w += 4 * kLanesOfT) reduce_columns<Op, 4>(out + w, x + w, length, length_stride);
+    for (; w + kLanesOfT <= width; w += kLanesOfT) reduce_columns<Op, 1>(out + w, x + w, length, length_stride);
     if (w < width) {
       Vector<T> acc = spread<T>(Op::template identity<Number<T>>);
       for (std::int64_t i = 0; i < length; ++i)
@@ -174,8 +169,7 @@ void tile(void* out_memory, const void* x_memory, std::int64_t width, std::int64
   } else if (length_stride == 1 && length >= 32) {
     for (std::int64_t w = 0; w < width; ++w) out[w] = reduce_row<Op>(x + w * width_stride, length);
   } else {
-    for (std::int64_t w = 0; w < width; ++w)
-      out[w] = reduce_strided<Op>(x + w * width_stride, length, length_stride);
+    for (std::int64_t w = 0; w < width; ++w) out[w] = reduce_strided<Op>(x + w * width_stride, length, length_stride);
   }
 }
 
@@ -186,8 +180,7 @@ void merge(void* a_memory, const void* b_memory, std::int64_t width) {
   for (std::int64_t w = 0; w < width; ++w) a[w] = Op::combine(a[w], b[w]);
 }
 
-// --- positions and running sums
-// -------------------------------------------------------------------------------------------
+// --- positions and running sums --------------------------------------------------------------------------------------
 
 template <class Op, class T>
 std::int64_t position(const void* x_memory, std::int64_t n, std::int64_t stride) {
@@ -227,8 +220,7 @@ struct Running<double> {
 };
 
 template <class T>
-void cumsum(void* y_memory, const void* x_memory, std::int64_t n, std::int64_t y_stride,
-            std::int64_t x_stride) {
+void cumsum(void* y_memory, const void* x_memory, std::int64_t n, std::int64_t y_stride, std::int64_t x_stride) {
   auto* y = static_cast<typename Running<T>::Out*>(y_memory);
   const auto* x = static_cast<const T*>(x_memory);
   typename Running<T>::Sum sum = 0;

@@ -11,8 +11,8 @@ struct ReduceKernels {
   /// out[w] = reduction of the `length` elements x[w * width_stride + i * length_stride]; the op's identity
   /// when there are none. Long reductions are cut into tiles: `length` is at most 1024 when length_stride is
   /// 1, else 32.
-  using Tile = void (*)(void* out, const void* x, std::int64_t width, std::int64_t width_stride,
-                        std::int64_t length, std::int64_t length_stride);
+  using Tile = void (*)(void* out, const void* x, std::int64_t width, std::int64_t width_stride, std::int64_t length,
+                        std::int64_t length_stride);
   /// a[w] = reduction of a[w] and b[w].
   using Merge = void (*)(void* a, const void* b, std::int64_t width);
   Tile tile[6][7];  ///< [ReduceOp][DType]
@@ -23,8 +23,7 @@ struct ReduceKernels {
   Position position[2][7];  ///< [Extremum][DType]
 
   /// y[i * y_stride] = x[0] + ... + x[i * x_stride]; y is i64 for integers, else x's dtype.
-  using Cumsum = void (*)(void* y, const void* x, std::int64_t n, std::int64_t y_stride,
-                          std::int64_t x_stride);
+  using Cumsum = void (*)(void* y, const void* x, std::int64_t n, std::int64_t y_stride, std::int64_t x_stride);
   Cumsum cumsum[7];
 };
 

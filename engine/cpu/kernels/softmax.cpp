@@ -11,24 +11,20 @@ namespace {
 template <class T>
 void load_lines(Number<T>* buffer, const T* x, std::int64_t lines, std::int64_t n, LineStrides s) {
   if (s.step == 1 || lines == 1) {
-    for (std::int64_t l = 0; l < lines; ++l)
-      load_line(buffer + l * (n + kLinePadding), x + l * s.line, n, s.step);
+    for (std::int64_t l = 0; l < lines; ++l) load_line(buffer + l * (n + kLinePadding), x + l * s.line, n, s.step);
   } else {
     for (std::int64_t i = 0; i < n; ++i)
-      for (std::int64_t l = 0; l < lines; ++l)
-        buffer[l * (n + kLinePadding) + i] = number(x[l * s.line + i * s.step]);
+      for (std::int64_t l = 0; l < lines; ++l) buffer[l * (n + kLinePadding) + i] = number(x[l * s.line + i * s.step]);
   }
 }
 
 template <class T>
 void store_lines(T* y, const Number<T>* buffer, std::int64_t lines, std::int64_t n, LineStrides s) {
   if (s.step == 1 || lines == 1) {
-    for (std::int64_t l = 0; l < lines; ++l)
-      store_line(y + l * s.line, buffer + l * (n + kLinePadding), n, s.step);
+    for (std::int64_t l = 0; l < lines; ++l) store_line(y + l * s.line, buffer + l * (n + kLinePadding), n, s.step);
   } else {
     for (std::int64_t i = 0; i < n; ++i)
-      for (std::int64_t l = 0; l < lines; ++l)
-        assign(y[l * s.line + i * s.step], buffer[l * (n + kLinePadding) + i]);
+      for (std::int64_t l = 0; l < lines; ++l) assign(y[l * s.line + i * s.step], buffer[l * (n + kLinePadding) + i]);
   }
 }
 
@@ -60,25 +56,21 @@ Number<T> largest(const Number<T>* x, std::int64_t n) {
 template <class T>
 void softmax_line(Number<T>* x, std::int64_t n, bool log, Number<T>* exponentials) {
   const Vector<T> most = spread<T>(largest<T>(x, n));
-  map<T>(exponentials, n,
-         [&](std::int64_t i, std::int64_t k) HALFGRAD_LAMBDA { return exp(load_n(x + i, k) - most); });
+  map<T>(exponentials, n, [&](std::int64_t i, std::int64_t k) HALFGRAD_LAMBDA { return exp(load_n(x + i, k) - most); });
   const Number<T> sum = pairwise_sum<T>(
       0, n, [&](std::int64_t i, std::int64_t k) HALFGRAD_LAMBDA { return load_n(exponentials + i, k); });
   if (log) {
     const Vector<T> log_sum = spread<T>(static_cast<Number<T>>(__builtin_log(sum)));
-    map<T>(x, n,
-           [&](std::int64_t i, std::int64_t k) HALFGRAD_LAMBDA { return load_n(x + i, k) - most - log_sum; });
+    map<T>(x, n, [&](std::int64_t i, std::int64_t k) HALFGRAD_LAMBDA { return load_n(x + i, k) - most - log_sum; });
   } else {
     const Vector<T> divisor = spread<T>(sum);
-    map<T>(x, n, [&](std::int64_t i, std::int64_t k) HALFGRAD_LAMBDA {
-      return load_n(exponentials + i, k) / divisor;
-    });
+    map<T>(x, n, [&](std::int64_t i, std::int64_t k) HALFGRAD_LAMBDA { return load_n(exponentials + i, k) / divisor; });
   }
 }
 
 template <class T>
-void forward(void* y, const void* x, std::int64_t lines, std::int64_t n, LineStrides y_strides,
-             LineStrides x_strides, bool log, void* memory) {
+void forward(void* y, const void* x, std::int64_t lines, std::int64_t n, LineStrides y_strides, LineStrides x_strides,
+             bool log, void* memory) {
   auto* buffer = static_cast<Number<T>*>(memory);
   load_lines(buffer, static_cast<const T*>(x), lines, n, x_strides);
   for (std::int64_t l = 0; l < lines; ++l)
@@ -100,8 +92,8 @@ void backward_line(Number<T>* dy, const Number<T>* y, std::int64_t n, bool log) 
 }
 
 template <class T>
-void backward(void* dx, const void* dy, const void* y, std::int64_t lines, std::int64_t n,
-              LineStrides dx_strides, LineStrides dy_strides, LineStrides y_strides, bool log, void* memory) {
+void backward(void* dx, const void* dy, const void* y, std::int64_t lines, std::int64_t n, LineStrides dx_strides,
+              LineStrides dy_strides, LineStrides y_strides, bool log, void* memory) {
   auto* gradient = static_cast<Number<T>*>(memory);
   auto* output = gradient + lines * (n + kLinePadding);
   load_lines(gradient, static_cast<const T*>(dy), lines, n, dy_strides);
