@@ -1,10 +1,12 @@
 #include "callbacks/plot.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <spawn.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -44,24 +46,43 @@ std::string script(const Chart& chart, const std::string& output, int width, int
   return s + plots + "\n";
 }
 
+// A new empty file that is removed again.
+struct TemporaryFile {
+  std::string path = (std::filesystem::temp_directory_path() / "halfgrad-plot-XXXXXX").string();
+  TemporaryFile() {
+    const int descriptor = mkstemp(path.data());
+    check(descriptor >= 0, "plot: no temporary file can be made in '{}'",
+          std::filesystem::temp_directory_path().string());
+    close(descriptor);
+  }
+  ~TemporaryFile() { std::filesystem::remove(path); }
+  std::string contents() const {
+    std::ifstream in(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+};
+
+// Runs gnuplot on a file of commands, silently; false when it is not installed or fails.
+bool run_gnuplot(const std::string& file) {
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+  const char* arguments[] = {"gnuplot", file.c_str(), nullptr};
+  pid_t child = 0;
+  const int failed = posix_spawnp(&child, "gnuplot", &actions, nullptr, const_cast<char**>(arguments), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  int status = 0;
+  return failed == 0 && waitpid(child, &status, 0) == child && status == 0;
+}
+
 }  // namespace
 
 std::optional<std::string> draw_svg(const Chart& chart, int width, int height) {
-  std::string path = (std::filesystem::temp_directory_path() / "halfgrad-plot-XXXXXX").string();
-  const int descriptor = mkstemp(path.data());
-  check(descriptor >= 0, "plot: no temporary file can be made in '{}'",
-        std::filesystem::temp_directory_path().string());
-  close(descriptor);
-  const std::string commands = script(chart, path, width, height);
-  int status = -1;
-  if (FILE* gnuplot = popen("gnuplot 2>/dev/null", "w")) {
-    std::fwrite(commands.data(), 1, commands.size(), gnuplot);
-    status = pclose(gnuplot);
-  }
-  std::ifstream file(path, std::ios::binary);
-  std::string svg{std::istreambuf_iterator<char>(file), {}};
-  std::filesystem::remove(path);
-  if (status != 0 || svg.empty()) return std::nullopt;
+  const TemporaryFile commands, output;
+  std::ofstream(commands.path, std::ios::binary) << script(chart, output.path, width, height);
+  if (!run_gnuplot(commands.path)) return std::nullopt;
+  std::string svg = output.contents();
+  if (svg.empty()) return std::nullopt;
   return svg;
 }
 
