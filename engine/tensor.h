@@ -153,7 +153,8 @@ class Tensor {
   Tensor detach() const;
   /// Accumulates the gradient of this tensor in every leaf it depends on. `gradient` defaults to 1 for a one-element
   /// tensor and must be given otherwise. The graph is freed unless retain_graph; create_graph records the gradient
-  /// computation itself, so that it can be differentiated again (and implies retain_graph).
+  /// computation itself, so that it can be differentiated again (and implies retain_graph); the gradient in a leaf and
+  /// the leaf then keep each other alive until set_grad({}), as in PyTorch, so prefer grad().
   void backward(const Tensor& gradient = {}, bool retain_graph = false, bool create_graph = false) const;
   using Hook = std::function<Tensor(const Tensor&)>;
   /// Called with the whole gradient of this tensor during backward; a defined result replaces it. Returns an id for
