@@ -15,6 +15,7 @@ namespace halfgrad {
 
 void Learner::fit(int epochs, std::optional<LearningRates> lr, std::optional<double> wd) {
   check(epochs >= 0, "fit: {} epochs; the number must not be negative", epochs);
+  check(epochs == 0 || data_.train.size() > 0, "fit: the training data is empty; expected at least one item");
   set_rates(lr ? *lr : options_.lr.value_or(default_lr_), wd ? *wd : options_.wd.value_or(default_wd_));
   state = TrainingState{.n_epochs = epochs};
   smoother_ = Smoother();

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <bit>
-#include <cmath>
 #include <cstdint>
 
 // Random numbers without a state: Philox4x32-10, a function that turns a counter and a key into 128
@@ -17,7 +15,8 @@
 //
 // Everything here gives the same bits wherever it is compiled: integer arithmetic, or floating-point
 // operations that IEEE 754 defines exactly, each fused multiply-add written out, so that no compiler is
-// free to fuse one or not.
+// free to fuse one or not. They are the compiler's builtins, not the functions of <cmath>: a copy of an inline function
+// that was compiled for AVX512 must not become the one that the linker keeps for every instruction set.
 
 // Always inlined for the same reason as in half.h. In CUDA code, nvcc needs --expt-relaxed-constexpr.
 #if defined(__CUDACC__)
@@ -115,32 +114,32 @@ HALFGRAD_PHILOX_INLINE NormalPair normal_pair(uint32_t a, uint32_t b) {
   // a + 1 = m * 2^(exponent + 32) with m in [sqrt(1/2), sqrt(2)): what lies above the bits of sqrt(1/2)
   // in the exponent field goes to the exponent.
   constexpr uint32_t sqrt_half = 0x3F3504F3;
-  const auto bits = std::bit_cast<uint32_t>(static_cast<float>(static_cast<uint64_t>(a) + 1));
+  const auto bits = __builtin_bit_cast(uint32_t, static_cast<float>(static_cast<uint64_t>(a) + 1));
   const uint32_t shift = (bits - sqrt_half) >> 23;
-  const auto m = std::bit_cast<float>(bits - (shift << 23));
+  const auto m = __builtin_bit_cast(float, bits - (shift << 23));
   const float exponent = static_cast<float>(shift) - 32;
 
   // log(m) = 2 (s + s^3/3 + s^5/5 + ...) with s = (m - 1) / (m + 1), |s| < 0.172.
   const float s = (m - 1) / (m + 1);
   const float s2 = s * s;
-  float series = std::fma(s2, 1.0F / 9, 1.0F / 7);
-  series = std::fma(s2, series, 1.0F / 5);
-  series = std::fma(s2, series, 1.0F / 3);
-  const float log_m = 2 * std::fma(s * s2, series, s);
-  const float radius = std::sqrt(-2 * std::fma(exponent, 0x1.62e43p-1F, log_m));  // times log(2)
+  float series = __builtin_fmaf(s2, 1.0F / 9, 1.0F / 7);
+  series = __builtin_fmaf(s2, series, 1.0F / 5);
+  series = __builtin_fmaf(s2, series, 1.0F / 3);
+  const float log_m = 2 * __builtin_fmaf(s * s2, series, s);
+  const float radius = __builtin_sqrtf(-2 * __builtin_fmaf(exponent, 0x1.62e43p-1F, log_m));  // times log(2)
 
   // The angle is b / 2^32 of a turn: the nearest quarter turn, and x in [-pi/4, pi/4) beyond it.
   const uint32_t quarter = (b + (uint32_t{1} << 29)) >> 30;
   const float x = static_cast<float>(static_cast<int32_t>(b - (quarter << 30))) * 0x1.921fb6p-30F;  // pi / 2^31
   const float x2 = x * x;
-  float sine = std::fma(x2, 1.0F / 362880, -1.0F / 5040);
-  sine = std::fma(x2, sine, 1.0F / 120);
-  sine = std::fma(x2, sine, -1.0F / 6);
-  sine = std::fma(x * x2, sine, x);
-  float cosine = std::fma(x2, 1.0F / 40320, -1.0F / 720);
-  cosine = std::fma(x2, cosine, 1.0F / 24);
-  cosine = std::fma(x2, cosine, -0.5F);
-  cosine = std::fma(x2, cosine, 1.0F);
+  float sine = __builtin_fmaf(x2, 1.0F / 362880, -1.0F / 5040);
+  sine = __builtin_fmaf(x2, sine, 1.0F / 120);
+  sine = __builtin_fmaf(x2, sine, -1.0F / 6);
+  sine = __builtin_fmaf(x * x2, sine, x);
+  float cosine = __builtin_fmaf(x2, 1.0F / 40320, -1.0F / 720);
+  cosine = __builtin_fmaf(x2, cosine, 1.0F / 24);
+  cosine = __builtin_fmaf(x2, cosine, -0.5F);
+  cosine = __builtin_fmaf(x2, cosine, 1.0F);
 
   // Turn by the quarter turns.
   const float along = quarter % 2 == 0 ? cosine : -sine;

@@ -278,14 +278,19 @@ TEST_CASE("validation from inside a training batch leaves the model training") {
   CHECK(done);
 }
 
-TEST_CASE("zero epochs and data without batches are fine") {
+TEST_CASE("zero epochs are fine, training without data is an error") {
   nn::Sequential model = small_mlp();
   Learner learn(small_data(), model, nn::cross_entropy, {.silent = true});
   learn.fit(0);
   CHECK_THROWS_AS(learn.fit(-1), Error);
+  const data::DataLoader empty(data::TensorDataset(zeros({0, 8}), zeros({0}, i64)), {.batch_size = 4});
+  for (const data::Data& nothing : {data::Data{}, data::Data{empty, empty}}) {
+    Learner no_data(nothing, model, nn::cross_entropy, {.silent = true});
+    no_data.fit(0);
+    CHECK_THROWS_WITH_AS(no_data.fit(2), doctest::Contains("the training data is empty"), Error);
+    CHECK_THROWS_WITH_AS(no_data.fit_one_cycle(1, 1e-3), doctest::Contains("the training data is empty"), Error);
+  }
   Learner no_data({}, model, nn::cross_entropy, {.silent = true});
-  no_data.fit(2);
-  no_data.fit_one_cycle(1, 1e-3);
   CHECK(no_data.validate().empty());
   CHECK_THROWS_AS(no_data.get_preds(), Error);
 }

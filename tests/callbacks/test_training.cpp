@@ -11,13 +11,24 @@ using namespace halfgrad::test;
 
 namespace {
 
+/// Everything that a small image classifier is made of, or the layers of a perceptron.
+nn::Sequential make_model(bool convolutional) {
+  manual_seed(11);
+  if (convolutional)
+    return nn::Sequential(nn::Conv2d(1, 8, 3, {.padding = 1}), nn::BatchNorm2d(8), nn::ReLU(), nn::MaxPool2d(2),
+                          nn::Conv2d(8, 16, 3), nn::BatchNorm2d(16), nn::ReLU(), nn::AvgPool2d(2), nn::Flatten(),
+                          nn::Linear(16, 32), nn::ReLU(), nn::Dropout(0.25), nn::Linear(32, 4));
+  return nn::Sequential(nn::Linear(64, 64), nn::BatchNorm1d(64), nn::ReLU(), nn::Dropout(0.25), nn::Linear(64, 32),
+                        nn::Tanh(), nn::Linear(32, 4));
+}
+
 /// 200 steps of a network with dropout; returns the masters.
 std::vector<double> train_200_steps(const std::optional<MixedPrecisionOptions>& precision,
-                                    const optim::OptimizerFactory& opt) {
-  manual_seed(11);
-  nn::Sequential model(nn::Linear(16, 64), nn::BatchNorm1d(64), nn::ReLU(), nn::Dropout(0.25), nn::Linear(64, 32),
-                       nn::Tanh(), nn::Linear(32, 4));
-  data::DataLoader loader(classes_dataset(256, 16, 4), {.batch_size = 64, .shuffle = true, .seed = 2});
+                                    const optim::OptimizerFactory& opt, bool convolutional = false) {
+  nn::Sequential model = make_model(convolutional);
+  data::TensorDataset dataset = classes_dataset(256, 64, 4);
+  if (convolutional) dataset = data::TensorDataset(dataset.inputs()[0].view({256, 1, 8, 8}), dataset.targets()[0]);
+  data::DataLoader loader(dataset, {.batch_size = 64, .shuffle = true, .seed = 2});
   Learner learn({loader, {}}, model, nn::cross_entropy, {.opt = opt, .silent = true});
   if (precision) learn.to_fp16(*precision);
   learn.fit_one_cycle(50, 5e-3);
@@ -46,34 +57,40 @@ double weight_after_100_steps(double gradient, double lr, const MixedPrecisionOp
 }  // namespace
 
 TEST_CASE("flat masters give the bits of separate ones after 200 steps") {
-  for (const auto& opt : {optim::adamw(), optim::sgd({.momentum = 0.9})})
-    CHECK(train_200_steps(MixedPrecisionOptions{.clip = 1, .flat_master = false}, opt) ==
-          train_200_steps(MixedPrecisionOptions{.clip = 1, .flat_master = true}, opt));
+  for (const bool convolutional : {false, true})
+    for (const auto& opt : {optim::adamw(), optim::sgd({.momentum = 0.9})})
+      CHECK(train_200_steps(MixedPrecisionOptions{.clip = 1, .flat_master = false}, opt, convolutional) ==
+            train_200_steps(MixedPrecisionOptions{.clip = 1, .flat_master = true}, opt, convolutional));
 }
 
 TEST_CASE("two threads give the bits of one after 200 steps") {
   const int threads = cpu::num_threads();
-  for (const std::optional<MixedPrecisionOptions>& precision :
-       {std::optional<MixedPrecisionOptions>(),
-        std::optional<MixedPrecisionOptions>(MixedPrecisionOptions{.clip = 1})}) {
-    cpu::set_num_threads(1);
-    const std::vector<double> one = train_200_steps(precision, optim::adamw());
-    cpu::set_num_threads(2);
-    CHECK(train_200_steps(precision, optim::adamw()) == one);
-  }
+  for (const bool convolutional : {false, true})
+    for (const std::optional<MixedPrecisionOptions>& precision :
+         {std::optional<MixedPrecisionOptions>(),
+          std::optional<MixedPrecisionOptions>(MixedPrecisionOptions{.clip = 1})}) {
+      cpu::set_num_threads(1);
+      const std::vector<double> one = train_200_steps(precision, optim::adamw(), convolutional);
+      cpu::set_num_threads(2);
+      CHECK(train_200_steps(precision, optim::adamw(), convolutional) == one);
+    }
   cpu::set_num_threads(threads);
 }
 
 TEST_CASE("once warm, a step asks the system for no memory") {
-  for (const bool fp16 : {false, true}) {
-    nn::Sequential model(nn::Linear(8, 64), nn::ReLU(), nn::Linear(64, 3));
-    Learner learn(small_data(), model, nn::cross_entropy, {.metrics = {accuracy}, .silent = true});
-    if (fp16) learn.to_fp16({.clip = 1});
-    learn.fit(2);
-    const std::uint64_t warm = memory_stats().system_calls;
-    learn.fit(5);
-    CHECK(memory_stats().system_calls == warm);
-  }
+  const data::LoaderOptions batches_of_64{.batch_size = 64, .shuffle = true, .prefetch = 0};
+  const data::Data data{data::DataLoader(classes_dataset(512, 784, 10), batches_of_64),
+                        data::DataLoader(classes_dataset(128, 784, 10, 2), batches_of_64)};
+  for (const bool fp16 : {false, true})
+    for (const bool flat : {false, true}) {
+      nn::Sequential model(nn::Linear(784, 256), nn::ReLU(), nn::Linear(256, 128), nn::ReLU(), nn::Linear(128, 10));
+      Learner learn(data, model, nn::cross_entropy, {.metrics = {accuracy}, .silent = true});
+      if (fp16) learn.to_fp16({.clip = 1, .flat_master = flat});
+      learn.fit(2);
+      const std::uint64_t warm = memory_stats().system_calls;
+      learn.fit(5);
+      CHECK(memory_stats().system_calls == warm);
+    }
 }
 
 TEST_CASE("without masters, updates below half a unit in the last place are lost") {

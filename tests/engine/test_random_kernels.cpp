@@ -96,15 +96,15 @@ TEST_CASE("uniform numbers stay in [a, b) in every type") {
   };
   // Where the spacing of numbers grows, a + u * (b - a) rounds up to b for the largest u; 0.1 and 0.3 are no
   // numbers of any type, and the spacing of halves at 1000 is 0.5.
-  for (const auto& [a, b] : {Range{0, 1}, {1, 2}, {-1, 0}, {0.1, 0.3}, {-3, 3}, {1000, 1003}, {-1e-7, 1e-7}})
+  for (const Range& range : {Range{0, 1}, {1, 2}, {-1, 0}, {0.1, 0.3}, {-3, 3}, {1000, 1003}, {-1e-7, 1e-7}})
     for (const DType dtype : {f16, f32, f64}) {
-      CAPTURE(a);
-      CAPTURE(b);
+      CAPTURE(range.a);
+      CAPTURE(range.b);
       CAPTURE(name_of(dtype));
-      const std::vector<double> values = fill(Distribution::uniform, {200000}, dtype, a, b).to_vector<double>();
+      const std::vector<double> values = fill(Distribution::uniform, {200000}, dtype, range.a, range.b).to_vector<double>();
       const auto [min, max] = std::minmax_element(values.begin(), values.end());
-      CHECK(*min >= a);
-      CHECK(*max < b);
+      CHECK(*min >= range.a);
+      CHECK(*max < range.b);
       CHECK(*max > *min);
     }
   // The largest number of 11 bits comes up, and is not rounded up to 1.

@@ -200,8 +200,8 @@ TEST_CASE("the defaults are PyTorch's") {
 }
 
 TEST_CASE("a parameter that is not row-major is updated element by element all the same") {
-  for (const auto& [name, make] : all_optimizers()) {
-    CAPTURE(name);
+  for (const NamedFactory& kind : all_optimizers()) {
+    CAPTURE(kind.name);
     Tensor plain = parameter({2, 3, 4, 5}, f32, 1);
     Tensor channels_last = random_tensor({2, 3, 4, 5}, f32, 1).channels_last().requires_grad_();
     Tensor wide = random_tensor({2, 3, 4, 10}, f32, 1);
@@ -209,8 +209,8 @@ TEST_CASE("a parameter that is not row-major is updated element by element all t
     sliced.copy_(plain.detach());
     sliced.requires_grad_();
     const Tensor between = wide.slice(3, 1, 10, 2).clone();
-    const auto a = make_optimizer(make, {plain}), b = make_optimizer(make, {channels_last}),
-               c = make_optimizer(make, {sliced});
+    const auto a = make_optimizer(kind.make, {plain}), b = make_optimizer(kind.make, {channels_last}),
+               c = make_optimizer(kind.make, {sliced});
     for (unsigned step = 0; step < 3; ++step) {
       for (Tensor* w : {&plain, &channels_last, &sliced}) w->set_grad(random_tensor(w->shape(), f32, 50 + step));
       a->step(), b->step(), c->step();

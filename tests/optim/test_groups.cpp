@@ -58,12 +58,12 @@ TEST_CASE("each group can have its own gradient scale") {
 }
 
 TEST_CASE("a frozen group and a parameter without gradient keep weights, state and step count") {
-  for (const auto& [name, make] : all_optimizers())
+  for (const NamedFactory& kind : all_optimizers())
     for (const DType dtype : {f16, f32}) {
-      CAPTURE(name);
+      CAPTURE(kind.name);
       const Tensor trained = parameter({5}, dtype, 1), unused = parameter({5}, dtype, 2),
                    frozen = parameter({5}, dtype, 3);
-      const auto optimizer = make({GroupSpec{.params = {trained, unused}}, GroupSpec{.params = {frozen}}});
+      const auto optimizer = kind.make({GroupSpec{.params = {trained, unused}}, GroupSpec{.params = {frozen}}});
       optimizer->use_masters();
       for (const Tensor& w : {trained, unused, frozen}) set_gradient(w, 7);
       optimizer->step();
@@ -88,13 +88,13 @@ TEST_CASE("a frozen group and a parameter without gradient keep weights, state a
 }
 
 TEST_CASE("regrouping keeps masters and state with their parameters") {
-  for (const auto& [name, make] : all_optimizers())
+  for (const NamedFactory& kind : all_optimizers())
     for (const bool flat : {false, true}) {
-      CAPTURE(name);
+      CAPTURE(kind.name);
       CAPTURE(flat);
       const auto run = [&](bool regroup) {
         const Tensors w = {parameter({5}, f16, 1), parameter({3, 7}, f16, 2), parameter({4}, f32, 3)};
-        const auto optimizer = make({GroupSpec{.params = w}});
+        const auto optimizer = kind.make({GroupSpec{.params = w}});
         optimizer->use_masters(flat);
         for (unsigned step = 0; step < 6; ++step) {
           if (regroup && step == 3) {
@@ -144,10 +144,10 @@ TEST_CASE("gradient statistics are of the raw gradients of trainable groups") {
 }
 
 TEST_CASE("a run that is saved and resumed continues with the same bits, whichever layout the masters have") {
-  for (const auto& [name, make] : all_optimizers())
+  for (const NamedFactory& kind : all_optimizers())
     for (const bool flat_before : {false, true})
       for (const bool flat_after : {false, true}) {
-        CAPTURE(name);
+        CAPTURE(kind.name);
         const auto params = [] {
           return Tensors{parameter({5}, f16, 1), parameter({3, 7}, f16, 2), parameter({4}, f32, 3)};
         };
@@ -160,7 +160,7 @@ TEST_CASE("a run that is saved and resumed continues with the same bits, whichev
           }
         };
         const Tensors w = params(), v = params();
-        const auto first = make_optimizer(make, w), second = make_optimizer(make, v);
+        const auto first = make_optimizer(kind.make, w), second = make_optimizer(kind.make, v);
         first->use_masters(flat_before);
         train(*first, w, 0, 5);
         first->groups()[0].lr *= 0.5;
@@ -259,9 +259,9 @@ TEST_CASE("a parameter that changed its shape after its state was made is refuse
 }
 
 TEST_CASE("a parameter without elements is no trouble") {
-  for (const auto& [name, make] : all_optimizers()) {
+  for (const NamedFactory& kind : all_optimizers()) {
     Tensor w = zeros({0, 3}, f16).requires_grad_();
-    const auto optimizer = make_optimizer(make, {w});
+    const auto optimizer = make_optimizer(kind.make, {w});
     optimizer->use_masters(true);
     w.set_grad(zeros({0, 3}, f16));
     optimizer->step();

@@ -65,12 +65,12 @@ TEST_CASE("an update below half an ulp of the weight is lost without a master an
 }
 
 TEST_CASE("masters take exactly the steps of an f32 run, and parameters are masters rounded to nearest even") {
-  for (const auto& [name, make] : all_optimizers())
+  for (const NamedFactory& kind : all_optimizers())
     for (const bool flat : {false, true}) {
-      CAPTURE(name);
+      CAPTURE(kind.name);
       CAPTURE(flat);
       const Tensors halves = parameters(f16), floats = parameters(f32);
-      const auto mixed = make_optimizer(make, halves), plain = make_optimizer(make, floats);
+      const auto mixed = make_optimizer(kind.make, halves), plain = make_optimizer(kind.make, floats);
       mixed->use_masters(flat);
       for (unsigned step = 0; step < 20; ++step) {
         set_gradients(halves, step, 1024);
@@ -85,12 +85,12 @@ TEST_CASE("masters take exactly the steps of an f32 run, and parameters are mast
 }
 
 TEST_CASE("flat masters are one vector per group, 64-byte aligned, and change no bit, missing gradients included") {
-  for (const auto& [name, make] : all_optimizers()) {
-    CAPTURE(name);
+  for (const NamedFactory& kind : all_optimizers()) {
+    CAPTURE(kind.name);
     Tensors a = parameters(f16), b = parameters(f16);
     a.push_back(parameter({4}, f32, 9));  // such as a batchnorm's weight
     b.push_back(parameter({4}, f32, 9));
-    const auto separate = make_optimizer(make, a), flat = make_optimizer(make, b);
+    const auto separate = make_optimizer(kind.make, a), flat = make_optimizer(kind.make, b);
     separate->use_masters(false);
     flat->use_masters(true);
     for (unsigned step = 0; step < 12; ++step) {
@@ -209,10 +209,10 @@ TEST_CASE("a parameter that is frozen gets no master until it is trained") {
 }
 
 TEST_CASE("an f16 parameter can be trained without a master, its state is f32") {
-  for (const auto& [name, make] : all_optimizers()) {
-    CAPTURE(name);
+  for (const NamedFactory& kind : all_optimizers()) {
+    CAPTURE(kind.name);
     Tensor w = parameter({40}, f16, 3), v = parameter({40}, f32, 3);
-    const auto half_run = make_optimizer(make, {w}), float_run = make_optimizer(make, {v});
+    const auto half_run = make_optimizer(kind.make, {w}), float_run = make_optimizer(kind.make, {v});
     for (Tensor* x : {&w, &v}) x->set_grad(random_tensor({40}, x->dtype(), 4));
     half_run->step();
     float_run->step();

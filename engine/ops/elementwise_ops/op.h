@@ -1,0 +1,77 @@
+#pragma once
+// What the structs of elementwise ops are written with: see ../elementwise_ops.h.
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+// The kernels are compiled once per instruction set; the inline namespace keeps the copies apart at link time.
+#ifndef HALFGRAD_ISA
+#define HALFGRAD_ISA portable
+#endif
+
+namespace halfgrad {
+
+class Tensor;
+
+namespace elementwise {
+inline namespace HALFGRAD_ISA {
+
+enum class Types { numbers, floats, predicate };
+enum class Uses { nothing, input, output };
+
+// A constant next to a T: a float next to a float, so that nothing is computed in double by accident; a double next to
+// a Tensor, where it takes part as a number without a dtype.
+template <class T>
+constexpr auto constant(double v) {
+  if constexpr (std::is_same_v<T, Tensor>) {
+    return v;
+  } else if constexpr (std::is_integral_v<T>) {  // saturate: the bounds of clamp may be infinite
+    constexpr double limit = 9223372036854775807.0;
+    if (v >= limit) return std::numeric_limits<T>::max();
+    return v <= -limit ? std::numeric_limits<T>::min() : static_cast<T>(v);
+  } else {
+    return static_cast<T>(v);
+  }
+}
+
+// These have namesakes for Tensors, which are found by argument-dependent lookup when T = Tensor.
+template <class T>
+constexpr T where(bool condition, T a, T b) {
+  return condition ? a : b;
+}
+template <class T>
+constexpr T zeros_like(const T&) {
+  return T(0);
+}
+
+template <class T>
+constexpr T integer_power(T base, T exponent) {  // exponent < 0: the truncated quotient 1 / base^-exponent
+  if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent % 2 ? -1 : 1) : 0;
+  T result = 1;
+  for (; exponent; exponent >>= 1) {
+    if (exponent & 1) result = static_cast<T>(static_cast<std::uint64_t>(result) * static_cast<std::uint64_t>(base));
+    base = static_cast<T>(static_cast<std::uint64_t>(base) * static_cast<std::uint64_t>(base));
+  }
+  return result;
+}
+
+inline constexpr double kSqrtHalf = 0.70710678118654752440;       // sqrt(1/2)
+inline constexpr double kTwoOverSqrtPi = 1.12837916709551257390;  // 2 / sqrt(pi)
+inline constexpr double kInvSqrtTwoPi = 0.39894228040143267794;   // 1 / sqrt(2 pi)
+
+template <class... Ops>
+struct List {
+  static constexpr int size = sizeof...(Ops);
+  template <class Op>
+  static constexpr int position() {
+    int at = 0, found = -1;
+    ((found = std::is_same_v<Op, Ops> ? at : found, ++at), ...);
+    return found;
+  }
+};
+
+}  // namespace HALFGRAD_ISA
+}  // namespace elementwise
+}  // namespace halfgrad
