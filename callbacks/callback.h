@@ -4,8 +4,12 @@
 
 #include <cstdint>
 #include <exception>
+#include <string>
+#include <typeinfo>
 #include <vector>
 
+#include "engine/class_name.h"
+#include "engine/saved_state.h"
 #include "engine/tensor.h"
 
 namespace halfgrad {
@@ -49,6 +53,9 @@ class Callback {
  public:
   virtual ~Callback() = default;
 
+  /// The class's name; checkpoints know callbacks by it.
+  std::string name() const { return class_name(typeid(*this)); }
+
   /// Lower runs first, equal ones in the order in which they were added. Trackers -20, Recorder -10,
   /// MixedPrecision 999.
   virtual int order() const { return 0; }
@@ -69,6 +76,13 @@ class Callback {
   virtual void on_epoch_end(Learner&) {}
   /// Always the last event of a run; `error` is what ended it early, or null.
   virtual void on_train_end(Learner&, std::exception_ptr /*error*/) {}
+
+  // --- checkpoints ---
+  /// What the callback must know to go on in the middle of a run as if it had never stopped; by default nothing.
+  virtual SavedState save_state() const { return {}; }
+  /// Takes that back. Called after on_train_begin of a run that is resumed, and only if the checkpoint has a state of a
+  /// callback of this class.
+  virtual void load_state(const SavedState&) {}
 };
 
 }  // namespace halfgrad

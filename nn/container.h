@@ -51,7 +51,9 @@ concept LayerList = (Layer<Layers> && ...) && (sizeof...(Layers) > 1 || !(Layer<
 class Sequential : public Module {
  public:
   Sequential() = default;
-  /// `Sequential(Linear(784, 10), ReLU())`: takes the layers by value.
+  /// `Sequential(Linear(784, 10), ReLU())`: takes the layers by value. In what order the layers are made, and so which
+  /// random numbers each is initialised with, is up to the compiler (g++ makes the last one first); written with
+  /// braces, `Sequential{...}`, it is the order in which they stand.
   template <class... Layers>
   requires LayerList<Layers...>
   explicit Sequential(Layers&&... layers) {

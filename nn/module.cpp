@@ -1,15 +1,12 @@
 #include "nn/module.h"
 
-#include <cxxabi.h>
-
 #include <algorithm>
-#include <cstdlib>
-#include <memory>
 #include <optional>
 #include <typeinfo>
 #include <unordered_map>
 #include <unordered_set>
 
+#include "engine/class_name.h"
 #include "nn/walk.h"
 
 namespace halfgrad::nn {
@@ -192,14 +189,7 @@ void Module::remove_hook(int id) {
 
 // --- text ---
 
-std::string Module::name() const {
-  const char* mangled = typeid(*this).name();
-  const std::unique_ptr<char, void (*)(void*)> text(abi::__cxa_demangle(mangled, nullptr, nullptr, nullptr), std::free);
-  std::string full = text ? text.get() : mangled;
-  full.resize(std::min(full.size(), full.find('<')));
-  const std::size_t scope = full.rfind("::");
-  return scope == std::string::npos ? full : full.substr(scope + 2);
-}
+std::string Module::name() const { return class_name(typeid(*this)); }
 
 std::string Module::str() const {
   const NamedModules parts = readable(*this).children();

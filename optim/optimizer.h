@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/saved_state.h"
 #include "engine/tensor.h"
 
 namespace halfgrad::optim {
@@ -67,14 +68,6 @@ struct GradStats {
   std::int64_t non_finite = 0;  ///< elements that are inf or NaN
 };
 
-/// What a checkpoint keeps of an optimizer; parameters are numbered through all groups. "3.exp_avg" and
-/// "3.master" are tensors, "3.steps", "group.0.lr" and the like numbers. Masters are there only where a
-/// parameter has one.
-struct OptimizerState {
-  std::map<std::string, Tensor> tensors;
-  std::map<std::string, double> numbers;
-};
-
 /// Of these gradients together; undefined ones are passed over.
 GradStats stats_of(const Tensors& grads);
 
@@ -118,12 +111,14 @@ class Optimizer {
   /// After the masters were changed by hand, such as by weight clamping: param = rounded master.
   void sync_params_from_masters();
 
-  /// Copies of everything, so that later steps do not change what was taken.
-  OptimizerState state_dict() const;
+  /// For a checkpoint; parameters are numbered through all groups. "3.exp_avg" and "3.master" are tensors, "3.steps",
+  /// "group.0.lr" and the like numbers. Masters are there only where a parameter has one. Copies of everything, so that
+  /// later steps do not change what was taken.
+  SavedState state_dict() const;
   /// The counterpart. Throws Error, before anything has changed, when the state belongs to other parameters.
   /// A master in the state becomes the master of an f16 parameter, or the value of an f32 one; where the
   /// state has none and the parameter does, the master is made from the parameter.
-  void load_state_dict(const OptimizerState& state);
+  void load_state_dict(const SavedState& state);
 
  protected:
   /// Throws Error for a parameter that is listed twice, is no leaf or not floating, and when there is none at

@@ -24,9 +24,9 @@ std::string key_of(std::size_t group, const char* hyperparameter) {
 
 }  // namespace
 
-OptimizerState Optimizer::state_dict() const {
+SavedState Optimizer::state_dict() const {
   const NoGrad guard;
-  OptimizerState result;
+  SavedState result;
   std::size_t i = 0;
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     for (const auto& [name, value] : kHyperparameters) result.numbers[key_of(g, name)] = groups_[g].*value;
@@ -42,7 +42,7 @@ OptimizerState Optimizer::state_dict() const {
   return result;
 }
 
-void Optimizer::load_state_dict(const OptimizerState& saved) {
+void Optimizer::load_state_dict(const SavedState& saved) {
   const NoGrad guard;
   const auto number = [&](const std::string& name) {
     const auto found = saved.numbers.find(name);

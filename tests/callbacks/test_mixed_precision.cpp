@@ -56,7 +56,7 @@ struct Net : nn::Module {
 
 std::vector<double> state_values(Learner& learn) {
   std::vector<double> all;
-  const optim::OptimizerState state = learn.optimizer().state_dict();
+  const SavedState state = learn.optimizer().state_dict();
   for (const auto& [name, tensor] : state.tensors)
     for (const double v : tensor.to(f64).to_vector<double>()) all.push_back(v);
   for (const auto& [name, number] : state.numbers) all.push_back(number);

@@ -68,7 +68,7 @@ TEST_CASE("a frozen group and a parameter without gradient keep weights, state a
       for (const Tensor& w : {trained, unused, frozen}) set_gradient(w, 7);
       optimizer->step();
       optimizer->groups()[1].trainable = false;
-      const OptimizerState before = optimizer->state_dict();
+      const SavedState before = optimizer->state_dict();
       const Tensor w1 = trained.clone(), w2 = unused.clone(), w3 = frozen.clone();
 
       optimizer->zero_grad();
@@ -78,7 +78,7 @@ TEST_CASE("a frozen group and a parameter without gradient keep weights, state a
       CHECK_FALSE(same_bits(trained, w1));
       CHECK(same_bits(unused, w2));
       CHECK(same_bits(frozen, w3));
-      const OptimizerState after = optimizer->state_dict();
+      const SavedState after = optimizer->state_dict();
       for (const auto& [key, tensor] : before.tensors)
         if (key[0] != '0') CHECK(same_bits(tensor, after.tensors.at(key)));
       CHECK(after.numbers.at("0.steps") == 2);
@@ -164,7 +164,7 @@ TEST_CASE("a run that is saved and resumed continues with the same bits, whichev
         first->use_masters(flat_before);
         train(*first, w, 0, 5);
         first->groups()[0].lr *= 0.5;
-        const OptimizerState saved = first->state_dict();
+        const SavedState saved = first->state_dict();
         const Tensors weights = {w[0].clone(), w[1].clone(), w[2].clone()};
         train(*first, w, 5, 9);
 
@@ -177,7 +177,7 @@ TEST_CASE("a run that is saved and resumed continues with the same bits, whichev
         second->load_state_dict(saved);
         train(*second, v, 5, 9);
         for (std::size_t i = 0; i < w.size(); ++i) CHECK(same_bits(w[i], v[i]));
-        const OptimizerState a = first->state_dict(), b = second->state_dict();
+        const SavedState a = first->state_dict(), b = second->state_dict();
         CHECK(a.numbers == b.numbers);
         REQUIRE(a.tensors.size() == b.tensors.size());
         for (const auto& [key, tensor] : a.tensors) CHECK(same_bits(tensor, b.tensors.at(key)));
@@ -190,7 +190,7 @@ TEST_CASE("a saved master becomes the value of an f32 parameter and the master o
   mixed.use_masters();
   set_gradient(w, 2);
   mixed.step();
-  const OptimizerState saved = mixed.state_dict();
+  const SavedState saved = mixed.state_dict();
 
   const Tensor v = parameter({5}, f32, 9);
   Adam plain({v});
@@ -210,23 +210,23 @@ TEST_CASE("a state that does not fit is refused and changes nothing") {
   Adam optimizer({w});
   set_gradient(w, 2);
   optimizer.step();
-  const OptimizerState before = optimizer.state_dict();
+  const SavedState before = optimizer.state_dict();
 
   Adam two({parameter({5}, f32, 1), parameter({5}, f32, 2)});
   CHECK(message_of([&] { optimizer.load_state_dict(two.state_dict()); }) ==
         "Adam: the saved state is of 2 parameters, this optimizer has 1; build it as the one that was saved");
-  OptimizerState reshaped = before;
+  SavedState reshaped = before;
   reshaped.tensors["0.exp_avg"] = zeros({6});
   CHECK(message_of([&] { optimizer.load_state_dict(reshaped); }) ==
         "Adam: \"0.exp_avg\" in the saved state has shape [6], its parameter [5]");
-  OptimizerState stray = before;
+  SavedState stray = before;
   for (const char* name : {"7.exp_avg", "exp_avg", "0"}) {
     stray.tensors = {{name, zeros({5})}};
     CHECK(message_of([&] { optimizer.load_state_dict(stray); }).find(name) != std::string::npos);
   }
   CHECK(message_of([&] { optimizer.load_state_dict({}); }).find("\"parameters\"") != std::string::npos);
 
-  const OptimizerState after = optimizer.state_dict();
+  const SavedState after = optimizer.state_dict();
   CHECK(after.numbers == before.numbers);
   for (const auto& [key, tensor] : before.tensors) CHECK(same_bits(tensor, after.tensors.at(key)));
 }
