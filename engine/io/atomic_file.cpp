@@ -7,53 +7,61 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 #include "engine/error.h"
 
 namespace halfgrad {
 
-namespace {
+AtomicFile::AtomicFile(std::string path)
+    : path_(std::move(path)), temporary_(path_ + ".XXXXXX"), descriptor_(mkstemp(temporary_.data())) {
+  if (descriptor_ < 0) fail_because("no file can be made in its folder");
+}
 
-// Closes the file and removes it, unless it was put in its place.
-struct TemporaryFile {
-  std::string path;
-  int descriptor = -1;
-  bool kept = false;
-  ~TemporaryFile() {
-    if (descriptor >= 0) close(descriptor);
-    if (!kept) unlink(path.c_str());
-  }
-};
+AtomicFile::~AtomicFile() {
+  close(descriptor_);
+  if (!temporary_.empty()) unlink(temporary_.c_str());
+}
 
-}  // namespace
-
-void write_file_atomically(const std::string& path, std::string_view contents) {
-  const auto failed = [&](const char* what) { fail("'{}' was not written: {}: {}", path, what, std::strerror(errno)); };
-  TemporaryFile file{.path = path + ".XXXXXX"};
-  file.descriptor = mkstemp(file.path.data());
-  if (file.descriptor < 0) {
-    file.kept = true;  // there is nothing to remove
-    failed("no file can be made in its folder");
-  }
-  while (!contents.empty()) {
-    const ssize_t n = write(file.descriptor, contents.data(), contents.size());
+void AtomicFile::write(std::string_view bytes) {
+  check_open();
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(descriptor_, bytes.data(), bytes.size());
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) failed("writing stopped");
-    contents.remove_prefix(static_cast<std::size_t>(n));
+    if (n < 0) fail_because("writing stopped");
+    bytes.remove_prefix(static_cast<std::size_t>(n));
   }
+}
+
+void AtomicFile::commit() {
+  check_open();
   const mode_t mask = umask(0);
   umask(mask);
-  if (fchmod(file.descriptor, 0666 & ~mask) != 0) failed("its permissions cannot be set");
-  if (fsync(file.descriptor) != 0) failed("flushing it to the disk failed");
-  if (std::rename(file.path.c_str(), path.c_str()) != 0) failed("it cannot be put in its place");
-  file.kept = true;
+  if (fchmod(descriptor_, 0666 & ~mask) != 0) fail_because("its permissions cannot be set");
+  if (fsync(descriptor_) != 0) fail_because("flushing it to the disk failed");
+  if (std::rename(temporary_.c_str(), path_.c_str()) != 0) fail_because("it cannot be put in its place");
+  temporary_.clear();
   // The rename itself is on the disk once the folder is.
-  const std::size_t slash = path.find_last_of('/');
-  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  const std::size_t slash = path_.find_last_of('/');
+  const std::string folder = slash == std::string::npos ? "." : path_.substr(0, slash + 1);
   if (const int descriptor = open(folder.c_str(), O_RDONLY | O_DIRECTORY); descriptor >= 0) {
     fsync(descriptor);
     close(descriptor);
   }
+}
+
+void AtomicFile::check_open() const {
+  check(!temporary_.empty(), "'{}' is in its place already; nothing more can be written to it", path_);
+}
+
+void AtomicFile::fail_because(const char* what) const {
+  fail("'{}' was not written: {}: {}", path_, what, std::strerror(errno));
+}
+
+void write_file_atomically(const std::string& path, std::string_view contents) {
+  AtomicFile file(path);
+  file.write(contents);
+  file.commit();
 }
 
 }  // namespace halfgrad

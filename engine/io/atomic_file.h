@@ -5,9 +5,30 @@
 
 namespace halfgrad {
 
-/// Writes a file so that at any moment, a crash included, `path` holds either all of its old contents or all of the
-/// new: into a temporary file beside it, which is flushed to the disk and then renamed. Throws Error that names the
-/// file.
+/// A file that is written piece by piece, and so that at any moment, a crash included, `path` holds either all of its
+/// old contents or all of the new: the pieces go into a temporary file beside it, which commit() flushes to the disk
+/// and renames. Destroyed without commit(), it leaves `path` as it was. Every member throws Error that names the file.
+class AtomicFile {
+ public:
+  explicit AtomicFile(std::string path);
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  void write(std::string_view bytes);
+  /// Puts the file in its place. Nothing more can be written.
+  void commit();
+
+ private:
+  void check_open() const;
+  [[noreturn]] void fail_because(const char* what) const;
+
+  std::string path_;
+  std::string temporary_;  // empty once the file is in its place
+  int descriptor_;
+};
+
+/// The same for contents that are in memory as a whole.
 void write_file_atomically(const std::string& path, std::string_view contents);
 
 }  // namespace halfgrad

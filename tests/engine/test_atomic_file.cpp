@@ -1,35 +1,14 @@
 #include <doctest/doctest.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 
 #include "engine/error.h"
 #include "engine/io/atomic_file.h"
+#include "tests/engine/files.h"
 
 using namespace halfgrad;
 namespace fs = std::filesystem;
-
-namespace {
-
-struct Folder {
-  fs::path path = [] {
-    std::string name = (fs::temp_directory_path() / "halfgrad-test-XXXXXX").string();
-    REQUIRE(mkdtemp(name.data()) != nullptr);
-    return fs::path(name);
-  }();
-  ~Folder() { fs::remove_all(path); }
-  std::size_t files() const { return static_cast<std::size_t>(std::distance(fs::directory_iterator(path), {})); }
-};
-
-std::string contents(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-}  // namespace
 
 TEST_CASE("a file is written whole and replaced whole") {
   Folder folder;
@@ -57,5 +36,37 @@ TEST_CASE("a file that cannot be written is named, and nothing is left behind") 
   fs::create_directory(folder.path / "taken");
   CHECK_THROWS_WITH_AS(write_file_atomically(folder.path / "taken", "x"),
                        doctest::Contains("cannot be put in its place"), Error);
+  CHECK(folder.files() == 1);
+}
+
+TEST_CASE("a file written in pieces appears when it is committed, and not before") {
+  Folder folder;
+  const fs::path path = folder.path / "a.bin";
+  write_file_atomically(path, "old");
+  {
+    AtomicFile file(path);
+    file.write("one ");
+    CHECK(contents(path) == "old");
+    CHECK(folder.files() == 2);
+    file.write({});
+    file.write("two");
+    file.commit();
+    CHECK(contents(path) == "one two");
+    CHECK(folder.files() == 1);
+    CHECK_THROWS_WITH_AS(file.write("three"), doctest::Contains("a.bin' is in its place already"), Error);
+    CHECK_THROWS_WITH_AS(file.commit(), doctest::Contains("a.bin' is in its place already"), Error);
+  }
+  CHECK(contents(path) == "one two");
+}
+
+TEST_CASE("a file that is given up leaves the old one and nothing else") {
+  Folder folder;
+  const fs::path path = folder.path / "a.bin";
+  write_file_atomically(path, "old");
+  {
+    AtomicFile file(path);
+    file.write("new");
+  }
+  CHECK(contents(path) == "old");
   CHECK(folder.files() == 1);
 }
