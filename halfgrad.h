@@ -11,6 +11,7 @@
 #include "engine/autograd.h"
 #include "engine/gradcheck.h"
 #include "engine/half.h"
+#include "engine/io/safetensors.h"
 #include "engine/ops/conv.h"
 #include "engine/ops/dropout.h"
 #include "engine/ops/elementwise.h"
