@@ -63,7 +63,7 @@ Rates measure(const Case& c, DType dtype, bool channels_last) {
   dy.view.data = dy.data.data();
   const auto rate = [&](auto&& f) { return c.gflop() / bench::median_seconds(f); };
   return {rate([&] { cpu::conv2d(y.view, x.view, w.view, View(), geometry); }),
-          rate([&] { cpu::conv2d_backward_input(x.view, dy.view, w.view, geometry); }),
+          rate([&] { cpu::conv2d_backward_input(x.view, dy.view, w.view, View(), geometry); }),
           rate([&] { cpu::conv2d_backward_weight(w.view, x.view, dy.view, geometry); })};
 }
 

@@ -108,7 +108,9 @@ class Backend {
   virtual void gemm(const View& c, const View& a, const View& b, const View& bias) = 0;
   /// x [N, C, H, W], w [O, C/groups, R, S], y [N, O, OH, OW], bias [O] or absent; any strides.
   virtual void conv2d(const View& y, const View& x, const View& w, const View& bias, const Conv2dGeometry&) = 0;
-  virtual void conv2d_backward_input(const View& dx, const View& dy, const View& w, const Conv2dGeometry&) = 0;
+  /// Adds bias [C], or nothing when absent, before dx is rounded: this is the transposed convolution, too.
+  virtual void conv2d_backward_input(const View& dx, const View& dy, const View& w, const View& bias,
+                                     const Conv2dGeometry&) = 0;
   virtual void conv2d_backward_weight(const View& dw, const View& x, const View& dy, const Conv2dGeometry&) = 0;
 
   // --- pooling: x [N, C, H, W], y [N, C, OH, OW] ---------------------------------------------------------------------

@@ -6,12 +6,12 @@
 namespace halfgrad::cpu {
 
 void conv2d(const View& y, const View& x, const View& w, const View& bias, const Conv2dGeometry&);
-void conv2d_backward_input(const View& dx, const View& dy, const View& w, const Conv2dGeometry&);
+void conv2d_backward_input(const View& dx, const View& dy, const View& w, const View& bias, const Conv2dGeometry&);
 void conv2d_backward_weight(const View& dw, const View& x, const View& dy, const Conv2dGeometry&);
 
 // The same for f64, by unfolding the image into a matrix for Eigen; for checking gradients.
 void conv2d_f64(const View& y, const View& x, const View& w, const View& bias, const Conv2dGeometry&);
-void conv2d_backward_input_f64(const View& dx, const View& dy, const View& w, const Conv2dGeometry&);
+void conv2d_backward_input_f64(const View& dx, const View& dy, const View& w, const View& bias, const Conv2dGeometry&);
 void conv2d_backward_weight_f64(const View& dw, const View& x, const View& dy, const Conv2dGeometry&);
 
 }  // namespace halfgrad::cpu

@@ -96,7 +96,8 @@ void conv2d_f64(const View& y, const View& x, const View& w, const View& bias, c
   });
 }
 
-void conv2d_backward_input_f64(const View& dx, const View& dy, const View& w, const Conv2dGeometry& geometry) {
+void conv2d_backward_input_f64(const View& dx, const View& dy, const View& w, const View& bias,
+                               const Conv2dGeometry& geometry) {
   const Sizes s(dx, w, dy, geometry);
   parallel_for(dx.shape[0] * s.groups, 1, [&](std::int64_t task, std::int64_t) {
     const std::int64_t image = task / s.groups, group = task % s.groups;
@@ -105,8 +106,11 @@ void conv2d_backward_input_f64(const View& dx, const View& dy, const View& w, co
     visit(channels_of(dy, image, group, s.outputs), 0, s.outputs, gradient.data(), read);
     gemm(matrix(unfolded.data(), s.taps, s.pixels), transposed(weights.data(), s.outputs, s.taps),
          matrix(gradient.data(), s.outputs, s.pixels), View());
-    std::vector<double> zeros(s.inputs * s.height * s.width, 0.0);
-    visit(channels_of(dx, image, group, s.inputs), 0, s.inputs, zeros.data(), write);
+    std::vector<double> start(s.inputs * s.height * s.width, 0.0);
+    if (bias)
+      for (std::int64_t i = 0; i < s.inputs * s.height * s.width; ++i)
+        start[i] = bias.as<double>()[(group * s.inputs + i / (s.height * s.width)) * bias.strides[0]];
+    visit(channels_of(dx, image, group, s.inputs), 0, s.inputs, start.data(), write);
     unfold(s, dx, image, group, unfolded.data(), geometry, add);
   });
 }

@@ -27,7 +27,8 @@ class CpuBackend final : public Backend {
 
   void gemm(const View& c, const View& a, const View& b, const View& bias) override;
   void conv2d(const View& y, const View& x, const View& w, const View& bias, const Conv2dGeometry&) override;
-  void conv2d_backward_input(const View& dx, const View& dy, const View& w, const Conv2dGeometry&) override;
+  void conv2d_backward_input(const View& dx, const View& dy, const View& w, const View& bias,
+                             const Conv2dGeometry&) override;
   void conv2d_backward_weight(const View& dw, const View& x, const View& dy, const Conv2dGeometry&) override;
 
   void max_pool2d(const View& y, const View& index, const View& x, const PoolGeometry&) override;

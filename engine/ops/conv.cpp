@@ -84,7 +84,7 @@ Tensor conv2d_input_gradient(const Tensor& dy, const Tensor& weight, const Shape
   const Tensor dx = detail::empty_channels_last(x_shape, dy.dtype(), dy.device());
   if (dx.numel() > 0)
     backend_for(dy.device())
-        .conv2d_backward_input(dx.view_of_data(), dy.view_of_data(), weight.view_of_data(), geometry_of(options));
+        .conv2d_backward_input(dx.view_of_data(), dy.view_of_data(), weight.view_of_data(), {}, geometry_of(options));
   const bool to_dy = needs_grad(dy), to_w = needs_grad(weight);
   return record(op, dx, {dy, weight},
                 [dy = Saved(to_w ? dy : Tensor()), w = Saved(to_dy ? weight : Tensor()), to_dy, to_w,

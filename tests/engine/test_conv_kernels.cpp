@@ -98,12 +98,13 @@ void check_case(const Case& c, DType dtype, const Layout& layout) {
        c.geometry.dilation[0], ",", c.geometry.dilation[1], " groups ", c.geometry.groups, " layout ",
        &layout - kLayouts);
   Array x(dtype, c.x(), layout.x, layout.gap), w(dtype, c.w(), layout.w, layout.gap);
-  Array y(dtype, c.y(), layout.y, layout.gap), dy(y), bias(dtype, {c.outputs});
+  Array y(dtype, c.y(), layout.y, layout.gap), dy(y), bias(dtype, {c.outputs}), input_bias(dtype, {c.inputs});
   Array dx(x), dw(w);
   x.fill(1);
   w.fill(2);
   dy.fill(3);
   bias.fill(4);
+  input_bias.fill(5);
 
   Sums expected_y(y), expected_dx(dx), expected_dw(dw);
   for_each_product(c, x.view, w.view, y.view, [&](std::int64_t ix, std::int64_t iw, std::int64_t iy) {
@@ -112,11 +113,14 @@ void check_case(const Case& c, DType dtype, const Layout& layout) {
     expected_dx.add(ix, py * pw);
     expected_dw.add(iw, py * px);
   });
-  Sums expected_with_bias = expected_y;
-  std::int64_t element = 0;
-  y.for_each([&](std::int64_t at) {
-    expected_with_bias.add(at, bias.get(element++ / (y.view.shape[2] * y.view.shape[3]) % c.outputs));
-  });
+  const auto with_bias = [](Sums sums, const Array& array, const Array& numbers) {
+    const Shape& shape = array.view.shape;
+    std::int64_t element = 0;
+    array.for_each([&](std::int64_t at) { sums.add(at, numbers.get(element++ / (shape[2] * shape[3]) % shape[1])); });
+    return sums;
+  };
+  const Sums expected_with_bias = with_bias(expected_y, y, bias);
+  const Sums expected_dx_with_bias = with_bias(expected_dx, dx, input_bias);
 
   for_each_isa([&](const char* isa) {
     if (dtype == f64 && std::strcmp(isa, "baseline") != 0) return;  // has no kernels of its own
@@ -125,8 +129,10 @@ void check_case(const Case& c, DType dtype, const Layout& layout) {
     expected_y.check(y, "y");
     cpu::conv2d(y.view, x.view, w.view, bias.view, c.geometry);
     expected_with_bias.check(y, "y with bias");
-    cpu::conv2d_backward_input(dx.view, dy.view, w.view, c.geometry);
+    cpu::conv2d_backward_input(dx.view, dy.view, w.view, View(), c.geometry);
     expected_dx.check(dx, "dx");
+    cpu::conv2d_backward_input(dx.view, dy.view, w.view, input_bias.view, c.geometry);
+    expected_dx_with_bias.check(dx, "dx with bias");
     cpu::conv2d_backward_weight(dw.view, x.view, dy.view, c.geometry);
     expected_dw.check(dw, "dw");
   });
@@ -217,12 +223,12 @@ TEST_CASE("conv2d: the same bits with any number of threads") {
         Array y1(dtype, c.y()), y2(y1), dx1(dtype, c.x()), dx2(dx1), dw1(dtype, c.w()), dw2(dw1);
         cpu::set_num_threads(1);
         cpu::conv2d(y1.view, x.view, w.view, View(), c.geometry);
-        cpu::conv2d_backward_input(dx1.view, dy.view, w.view, c.geometry);
+        cpu::conv2d_backward_input(dx1.view, dy.view, w.view, View(), c.geometry);
         cpu::conv2d_backward_weight(dw1.view, x.view, dy.view, c.geometry);
         for (int threads : {2, 3}) {
           cpu::set_num_threads(threads);
           cpu::conv2d(y2.view, x.view, w.view, View(), c.geometry);
-          cpu::conv2d_backward_input(dx2.view, dy.view, w.view, c.geometry);
+          cpu::conv2d_backward_input(dx2.view, dy.view, w.view, View(), c.geometry);
           cpu::conv2d_backward_weight(dw2.view, x.view, dy.view, c.geometry);
           CHECK(y1.same_bits(y2));
           CHECK(dx1.same_bits(dx2));
