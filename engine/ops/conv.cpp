@@ -3,6 +3,7 @@
 #include "engine/autograd.h"
 #include "engine/backend.h"
 #include "engine/ops/checks.h"
+#include "engine/ops/join.h"
 
 namespace halfgrad {
 namespace {
@@ -11,12 +12,17 @@ Conv2dGeometry geometry_of(const Conv2dOptions& o) {
   return {{o.stride.h, o.stride.w}, {o.padding.h, o.padding.w}, {o.dilation.h, o.dilation.w}, o.groups};
 }
 
+void check_ranks(const char* op, const Shape& x, const Shape& weight, const char* expected_weight) {
+  check(x.rank() == 4 && weight.rank() == 4, "{}: x is {} and weight is {}, expected x [N, C, H, W] and weight {}", op,
+        x.str(), weight.str(), expected_weight);
+  check(weight[0] >= 1 && weight[1] >= 1, "{}: weight is {}, expected at least one channel in and one out", op,
+        weight.str());
+}
+
 // The shape [N, O, OH, OW] that x [N, C, H, W] and weight [O, C/groups, R, S] give; throws Error when they do
 // not fit.
 Shape output_shape(const char* op, const Shape& x, const Shape& weight, const Conv2dOptions& options) {
-  check(x.rank() == 4 && weight.rank() == 4,
-        "{}: x is {} and weight is {}, expected x [N, C, H, W] and weight [O, C/groups, R, S]", op, x.str(),
-        weight.str());
+  check_ranks(op, x, weight, "[O, C/groups, R, S]");
   const std::int64_t groups = options.groups;
   check(groups >= 1 && x[1] % groups == 0 && weight[0] % groups == 0,
         "{}: groups is {}, expected a divisor of the {} channels of x and of the {} of weight", op, groups, x[1],
@@ -25,8 +31,6 @@ Shape output_shape(const char* op, const Shape& x, const Shape& weight, const Co
         "{}: x {} has {} channels in each of {} group(s) but weight {} expects {}: weight is [O, C/groups, "
         "R, S]",
         op, x.str(), x[1] / groups, groups, weight.str(), weight[1]);
-  check(weight[0] >= 1 && weight[1] >= 1, "{}: weight is {}, expected at least one channel in and one out", op,
-        weight.str());
   Shape y{x[0], weight[0], 0, 0};
   for (int axis : {0, 1})
     y[2 + axis] = detail::window_positions(op, x[2 + axis], weight[2 + axis], options.stride[axis],
@@ -41,6 +45,33 @@ void check_output_gradient(const char* op, const Tensor& dy, const Shape& x, con
         x.str(), weight.str(), expected.str());
 }
 
+// The shape [N, O, OH, OW] that x [N, C, H, W] and weight [C, O/groups, R, S] give; throws Error when they do not fit.
+Shape transposed_output_shape(const char* op, const Shape& x, const Shape& weight,
+                              const ConvTranspose2dOptions& options) {
+  check_ranks(op, x, weight, "[C, O/groups, R, S]");
+  check(options.groups >= 1 && x[1] % options.groups == 0,
+        "{}: groups is {}, expected a divisor of the {} channels of x", op, options.groups, x[1]);
+  check(weight[0] == x[1], "{}: x {} has {} channels but weight {} expects {}: weight is [C, O/groups, R, S]", op,
+        x.str(), x[1], weight.str(), weight[0]);
+  Shape y{x[0], weight[1] * options.groups, 0, 0};
+  for (int axis : {0, 1})
+    y[2 + axis] = detail::window_coverage(op, x[2 + axis], weight[2 + axis], options.stride[axis],
+                                          options.padding[axis], options.dilation[axis], options.output_padding[axis]);
+  return y;
+}
+
+void check_bias(const char* op, const Tensor& x, const Tensor& bias, std::int64_t channels) {
+  if (!bias.defined()) return;
+  detail::require_same(op, "x", x, "bias", bias);
+  check(bias.shape() == Shape{channels}, "{}: bias is {}, expected [{}], one number per output channel", op,
+        bias.shape().str(), channels);
+}
+
+View view_or_absent(const Tensor& x) { return x.defined() ? x.view_of_data() : View{}; }
+
+// The gradient of a bias that was added to every image and pixel.
+Tensor bias_gradient(const Tensor& dy) { return sum_to_shape(dy, {dy.size(1), 1, 1}).flatten(); }
+
 }  // namespace
 
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dOptions& options) {
@@ -48,16 +79,11 @@ Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const C
   detail::require_same("conv2d", "x", x, "weight", weight);
   if (x.rank() == 3) return conv2d(x.unsqueeze(0), weight, bias, options).squeeze(0);
   const Shape shape = output_shape("conv2d", x.shape(), weight.shape(), options);
-  if (bias.defined()) {
-    detail::require_same("conv2d", "x", x, "bias", bias);
-    check(bias.shape() == Shape{shape[1]}, "conv2d: bias is {}, expected [{}], one number per output channel",
-          bias.shape().str(), shape[1]);
-  }
+  check_bias("conv2d", x, bias, shape[1]);
   const Tensor y = detail::empty_channels_last(shape, x.dtype(), x.device());
   if (y.numel() > 0)
     backend_for(x.device())
-        .conv2d(y.view_of_data(), x.view_of_data(), weight.view_of_data(),
-                bias.defined() ? bias.view_of_data() : View{}, geometry_of(options));
+        .conv2d(y.view_of_data(), x.view_of_data(), weight.view_of_data(), view_or_absent(bias), geometry_of(options));
   Tensors inputs{x, weight};
   if (bias.defined()) inputs.push_back(bias);
   const bool dx = needs_grad(x), dw = needs_grad(weight), db = needs_grad(bias);
@@ -66,7 +92,7 @@ Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const C
                  w_shape = weight.shape(), has_bias = bias.defined(), options](const Tensor& dy) {
                   Tensors gradients{dx ? conv2d_input_gradient(dy, w.get("conv2d"), x_shape, options) : Tensor(),
                                     dw ? conv2d_weight_gradient(x.get("conv2d"), dy, w_shape, options) : Tensor()};
-                  if (has_bias) gradients.push_back(db ? sum_to_shape(dy, {dy.size(1), 1, 1}).flatten() : Tensor());
+                  if (has_bias) gradients.push_back(db ? bias_gradient(dy) : Tensor());
                   return gradients;
                 });
 }
@@ -75,23 +101,38 @@ Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const C
 // satisfy <input_gradient(dy, w), g> = <dy, conv2d(g, w)> = <weight_gradient(g, dy), w> for every g: hence
 // their gradients.
 
+namespace {
+
+// input_gradient(dy, weight), plus bias if there is one; `op` is what the caller is called. The shapes fit.
+Tensor transposed(const char* op, const Tensor& dy, const Tensor& weight, const Tensor& bias, const Shape& x_shape,
+                  const Conv2dOptions& options) {
+  const Tensor dx = detail::empty_channels_last(x_shape, dy.dtype(), dy.device());
+  if (dx.numel() > 0)
+    backend_for(dy.device())
+        .conv2d_backward_input(dx.view_of_data(), dy.view_of_data(), weight.view_of_data(), view_or_absent(bias),
+                               geometry_of(options));
+  Tensors inputs{dy, weight};
+  if (bias.defined()) inputs.push_back(bias);
+  const bool to_dy = needs_grad(dy), to_w = needs_grad(weight), to_bias = needs_grad(bias);
+  return record(op, dx, inputs,
+                [op, dy = Saved(to_w ? dy : Tensor()), w = Saved(to_dy ? weight : Tensor()), to_dy, to_w, to_bias,
+                 w_shape = weight.shape(), has_bias = bias.defined(), options](const Tensor& g) {
+                  Tensors gradients{to_dy ? conv2d(g, w.get(op), {}, options) : Tensor(),
+                                    to_w ? conv2d_weight_gradient(g, dy.get(op), w_shape, options) : Tensor()};
+                  if (has_bias) gradients.push_back(to_bias ? bias_gradient(g) : Tensor());
+                  return gradients;
+                });
+}
+
+}  // namespace
+
 Tensor conv2d_input_gradient(const Tensor& dy, const Tensor& weight, const Shape& x_shape,
                              const Conv2dOptions& options) {
   constexpr const char* op = "conv2d_input_gradient";
   detail::require_float(op, "dy", dy);
   detail::require_same(op, "dy", dy, "weight", weight);
   check_output_gradient(op, dy, x_shape, weight.shape(), options);
-  const Tensor dx = detail::empty_channels_last(x_shape, dy.dtype(), dy.device());
-  if (dx.numel() > 0)
-    backend_for(dy.device())
-        .conv2d_backward_input(dx.view_of_data(), dy.view_of_data(), weight.view_of_data(), {}, geometry_of(options));
-  const bool to_dy = needs_grad(dy), to_w = needs_grad(weight);
-  return record(op, dx, {dy, weight},
-                [dy = Saved(to_w ? dy : Tensor()), w = Saved(to_dy ? weight : Tensor()), to_dy, to_w,
-                 w_shape = weight.shape(), options](const Tensor& g) {
-                  return Tensors{to_dy ? conv2d(g, w.get(op), {}, options) : Tensor(),
-                                 to_w ? conv2d_weight_gradient(g, dy.get(op), w_shape, options) : Tensor()};
-                });
+  return transposed(op, dy, weight, {}, x_shape, options);
 }
 
 Tensor conv2d_weight_gradient(const Tensor& x, const Tensor& dy, const Shape& weight_shape,
@@ -112,6 +153,23 @@ Tensor conv2d_weight_gradient(const Tensor& x, const Tensor& dy, const Shape& we
                   return Tensors{to_x ? conv2d_input_gradient(dy.get(op), g, x_shape, options) : Tensor(),
                                  to_dy ? conv2d(x.get(op), g, {}, options) : Tensor()};
                 });
+}
+
+Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                        const ConvTranspose2dOptions& options) {
+  constexpr const char* op = "conv_transpose2d";
+  detail::require_float(op, "x", x);
+  detail::require_same(op, "x", x, "weight", weight);
+  if (x.rank() == 3) return conv_transpose2d(x.unsqueeze(0), weight, bias, options).squeeze(0);
+  const Shape shape = transposed_output_shape(op, x.shape(), weight.shape(), options);
+  check_bias(op, x, bias, shape[1]);
+  // Where the dilation allows an output padding of whole strides, a convolution of the result has more positions than
+  // x: there x counts as zero.
+  const Pair missing(options.output_padding.h / options.stride.h, options.output_padding.w / options.stride.w);
+  const Tensor all = missing.h + missing.w > 0 ? pad(x, {0, missing.w, 0, missing.h}) : x;
+  return transposed(
+      op, all, weight, bias, shape,
+      {.stride = options.stride, .padding = options.padding, .dilation = options.dilation, .groups = options.groups});
 }
 
 }  // namespace halfgrad

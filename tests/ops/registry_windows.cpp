@@ -91,6 +91,66 @@ const std::vector<ConvCase>& conv_cases() {
   return cases;
 }
 
+struct TransposedCase {
+  const char* name;
+  Shape x, weight;
+  ConvTranspose2dOptions options;
+};
+
+const std::vector<TransposedCase>& transposed_cases() {
+  static const std::vector<TransposedCase> cases = {
+      {"3x3", {2, 2, 3, 4}, {2, 3, 3, 3}, {}},
+      {"3x3 padded", {1, 2, 4, 3}, {2, 2, 3, 3}, {.padding = 1}},
+      {"doubling the size", {2, 2, 3, 2}, {2, 3, 4, 4}, {.stride = 2, .padding = 1}},
+      {"output padding", {2, 1, 3, 2}, {1, 2, 3, 2}, {.stride = {2, 3}, .padding = {1, 0}, .output_padding = {1, 2}}},
+      {"output padding of more than a stride",
+       {1, 2, 3, 2},
+       {2, 1, 2, 2},
+       {.stride = {1, 2}, .output_padding = {2, 3}, .dilation = {3, 4}}},
+      {"pixels that nothing reaches", {1, 2, 2, 3}, {2, 2, 1, 1}, {.stride = {3, 2}}},
+      {"dilated", {1, 2, 4, 3}, {2, 2, 3, 2}, {.dilation = {2, 3}}},
+      {"groups", {2, 4, 3, 3}, {4, 3, 2, 2}, {.groups = 2}},
+      {"one channel per group", {1, 3, 4, 4}, {3, 1, 3, 3}, {.padding = 1, .groups = 3}},
+      {"1x1", {2, 3, 2, 3}, {3, 4, 1, 1}, {}},
+      {"one number", {1, 1, 1, 1}, {1, 1, 1, 1}, {}},
+      {"one pixel", {2, 3, 1, 1}, {3, 2, 4, 3}, {}},
+      {"more cut off than the kernel adds", {1, 1, 4, 5}, {1, 2, 2, 2}, {.padding = 2}},
+      {"no images", {0, 2, 4, 4}, {2, 3, 3, 3}, {}},
+      {"more than a tile", {2, 19, 5, 6}, {19, 17, 3, 3}, {.padding = 1}},
+      {"everything at once",
+       {2, 4, 3, 4},
+       {4, 3, 3, 2},
+       {.stride = {3, 2}, .padding = {2, 1}, .output_padding = {2, 1}, .dilation = {1, 2}, .groups = 2}}};
+  return cases;
+}
+
+// The products are those of the convolution in the other direction.
+Array transposed(const Arrays& x, const ConvTranspose2dOptions& o) {
+  const auto size = [&](int d) {
+    return (x[0].size(2 + d) - 1) * o.stride[d] - 2 * o.padding[d] + o.dilation[d] * (x[1].size(2 + d) - 1) + 1 +
+           o.output_padding[d];
+  };
+  const Shape shape{x[0].size(0), x[1].size(1) * o.groups, size(0), size(1)};
+  const Conv2dOptions other{.stride = o.stride, .padding = o.padding, .dilation = o.dilation, .groups = o.groups};
+  Sums y(shape, x[0].dtype);
+  for_each_product(shape, x[1].shape, x[0].shape, other,
+                   [&](const Shape& i, const Shape& w, const Shape& at) { y.add(i, x[0][at] * x[1][w]); });
+  if (x.size() > 2)
+    for (const Shape& at : oracle::indices(shape)) y.add(at, x[2][{at[1]}]);
+  return y.totals();
+}
+
+// The oracle of a batch as that of one image without a batch.
+Oracle1 without_batch(const Oracle1& of_batch) {
+  return [of_batch](const Arrays& x) {
+    Arrays batch = x;
+    batch[0].shape.insert(0, 1);
+    Array y = of_batch(batch);
+    y.shape.erase(0);
+    return y;
+  };
+}
+
 void register_convolutions(std::vector<Entry>& entries) {
   Entry& conv = make_entry(entries, "conv2d");
   for (const ConvCase& c : conv_cases()) {
@@ -105,13 +165,7 @@ void register_convolutions(std::vector<Entry>& entries) {
   conv.add(
       "one image without a batch", {uniform({2, 4, 3}, -2, 2, 1), uniform({3, 2, 2, 2}, -2, 2, 2)},
       [](const Tensors& x) { return conv2d(x[0], x[1]); },
-      [](const Arrays& x) {
-        Arrays batch = x;
-        batch[0].shape.insert(0, 1);
-        Array y = convolved(batch, {});
-        y.shape.erase(0);
-        return y;
-      });
+      without_batch([](const Arrays& x) { return convolved(x, {}); }));
   conv.error("other channels", [] { conv2d(ones({1, 3, 4, 4}), ones({2, 2, 3, 3})); });
   conv.error("groups that do not divide", [] { conv2d(ones({1, 3, 4, 4}), ones({2, 1, 3, 3}), {}, {.groups = 2}); });
   conv.error("a kernel that fits nowhere", [] { conv2d(ones({1, 1, 2, 2}), ones({1, 1, 3, 3})); });
@@ -153,6 +207,31 @@ void register_convolutions(std::vector<Entry>& entries) {
   weight.error("a shape that does not fit", [] {
     conv2d_weight_gradient(ones({1, 1, 4, 4}), ones({1, 1, 2, 2}), {1, 1, 9, 9});
   });
+}
+
+void register_transposed_convolution(std::vector<Entry>& entries) {
+  Entry& entry = make_entry(entries, "conv_transpose2d");
+  for (const TransposedCase& c : transposed_cases()) {
+    const std::int64_t outputs = c.weight[1] * c.options.groups;
+    const Tensor x = uniform(c.x, -2, 2, 1), w = uniform(c.weight, -2, 2, 2), bias = uniform({outputs}, -2, 2, 3);
+    entry.add(
+        c.name, {x, w, bias}, [c](const Tensors& x) { return conv_transpose2d(x[0], x[1], x[2], c.options); },
+        [c](const Arrays& x) { return transposed(x, c.options); });
+  }
+  const auto op = [](const Tensors& x) { return conv_transpose2d(x[0], x[1]); };
+  const auto naive = [](const Arrays& x) { return transposed(x, {}); };
+  const Tensor weight = uniform({2, 3, 2, 2}, -2, 2, 2);
+  entry.add("without bias", {uniform({1, 2, 3, 3}, -2, 2, 1), weight}, op, naive);
+  entry.add("one image without a batch", {uniform({2, 4, 3}, -2, 2, 1), weight}, op, without_batch(naive));
+  const Tensor x = ones({1, 2, 4, 4}), w = ones({2, 3, 3, 3});
+  entry.error("other channels", [=] { conv_transpose2d(x, ones({3, 2, 3, 3})); });
+  entry.error("groups that do not divide", [=] { conv_transpose2d(x, w, {}, {.groups = 3}); });
+  entry.error("output padding of a stride", [=] { conv_transpose2d(x, w, {}, {.stride = 2, .output_padding = 2}); });
+  entry.error("nothing left", [=] { conv_transpose2d(x, w, {}, {.padding = 3}); });
+  entry.error("stride 0", [=] { conv_transpose2d(x, w, {}, {.stride = 0}); });
+  entry.error("a bias of another size", [=] { conv_transpose2d(x, w, ones({2})); });
+  entry.error("mixed dtypes", [=] { conv_transpose2d(x.to(f16), w); });
+  entry.error("a matrix", [=] { conv_transpose2d(ones({2, 2}), w); });
 }
 
 // --- pools -------------------------------------------------------------------------------------------------
@@ -298,6 +377,7 @@ void register_pools(std::vector<Entry>& entries) {
 
 void register_windows(std::vector<Entry>& entries) {
   register_convolutions(entries);
+  register_transposed_convolution(entries);
   register_pools(entries);
 }
 
