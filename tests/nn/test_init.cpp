@@ -32,7 +32,7 @@ void check_uniform(const Tensor& x, double bound) {
 
 }  // namespace
 
-TEST_CASE("Linear and Conv2d start uniform in 1/sqrt(fan_in), weight and bias, as in PyTorch") {
+TEST_CASE("Linear and convolutions start uniform in 1/sqrt(fan_in), weight and bias, as in PyTorch") {
   manual_seed(42);
   const nn::Linear linear(400, 1000);
   check_uniform(linear.weight.detach(), 1 / 20.0);
@@ -41,6 +41,13 @@ TEST_CASE("Linear and Conv2d start uniform in 1/sqrt(fan_in), weight and bias, a
   CHECK(conv.weight.shape() == Shape{1000, 16, 3, 2});
   check_uniform(conv.weight.detach(), 1 / std::sqrt(96.0));
   check_uniform(conv.bias.detach(), 1 / std::sqrt(96.0));
+  // PyTorch takes the second size of the weight for the inputs here, too.
+  const nn::ConvTranspose2d transposed(500, 1000, {3, 2}, {.groups = 50});
+  CHECK(transposed.weight.shape() == Shape{500, 20, 3, 2});
+  check_uniform(transposed.weight.detach(), 1 / std::sqrt(120.0));
+  check_uniform(transposed.bias.detach(), 1 / std::sqrt(120.0));
+  CHECK(transposed.weight.requires_grad());
+  CHECK(transposed.bias.requires_grad());
   CHECK(linear.weight.requires_grad());
   CHECK(linear.weight.is_leaf());
   CHECK(linear.bias.requires_grad());

@@ -76,6 +76,54 @@ TEST_CASE("Conv2d hands its options to the convolution") {
   CHECK(layer.describe() == "Conv2d(2, 4, (3, 2), stride=(2, 1), padding=(1, 0), dilation=(1, 2), groups=2)");
 }
 
+TEST_CASE("ConvTranspose2d hands its options to the transposed convolution") {
+  manual_seed(6);
+  nn::ConvTranspose2d layer(
+      4, 2, {3, 2}, {.stride = {2, 1}, .padding = {1, 0}, .output_padding = {1, 0}, .dilation = {1, 2}, .groups = 2});
+  const Tensor x = randn({2, 4, 3, 4});
+  const Tensor y = layer(x);
+  CHECK(y.shape() == Shape{2, 2, 6, 6});
+  const auto at = [](const std::vector<double>& v, const Shape& s, std::int64_t a, std::int64_t b, std::int64_t c,
+                     std::int64_t d) { return v[static_cast<std::size_t>(((a * s[1] + b) * s[2] + c) * s[3] + d)]; };
+  const auto xs = x.to_vector<double>(), w = layer.weight.to_vector<double>(), b = layer.bias.to_vector<double>();
+  std::vector<double> expected;
+  for (std::int64_t n = 0; n < 2; ++n)
+    for (std::int64_t o = 0; o < 2; ++o)
+      for (std::int64_t row = 0; row < 6; ++row)
+        for (std::int64_t column = 0; column < 6; ++column) {
+          double sum = b[static_cast<std::size_t>(o)];
+          for (std::int64_t c = 2 * o; c < 2 * o + 2; ++c)
+            for (std::int64_t i = 0; i < 3; ++i)
+              for (std::int64_t j = 0; j < 4; ++j) {
+                const std::int64_t r = row + 1 - 2 * i, twice_s = column - j;
+                if (r >= 0 && r < 3 && (twice_s == 0 || twice_s == 2))
+                  sum += at(xs, x.shape(), n, c, i, j) * at(w, layer.weight.shape(), c, 0, r, twice_s / 2);
+              }
+          expected.push_back(sum);
+        }
+  check_values(y, expected, 1e-5);
+  CHECK(layer.describe() ==
+        "ConvTranspose2d(4, 2, (3, 2), stride=(2, 1), padding=(1, 0), dilation=(1, 2), output_padding=(1, 0), "
+        "groups=2)");
+}
+
+TEST_CASE("ConvTranspose2d has a weight and a bias, and doubles an image as in a generator") {
+  nn::Sequential net(nn::ConvTranspose2d(8, 4, 4, {.stride = 2, .padding = 1, .bias = false}), nn::ReLU(),
+                     nn::ConvTranspose2d(4, 1, 4, {.stride = 2, .padding = 1}));
+  std::vector<std::string> names;
+  for (const auto& [name, x] : net.state_dict()) names.push_back(name + " " + x.shape().str());
+  CHECK(names == std::vector<std::string>{"0.weight [8, 4, 4, 4]", "2.weight [4, 1, 4, 4]", "2.bias [1]"});
+  CHECK(net[0].describe() == "ConvTranspose2d(8, 4, 4, stride=2, padding=1, bias=false)");
+  net.to(f16);
+  const Tensor y = net(ones({3, 8, 4, 4}, f16));
+  CHECK(y.dtype() == f16);
+  CHECK(y.shape() == Shape{3, 1, 16, 16});
+  sum(y).backward();
+  for (const Tensor& parameter : net.parameters()) CHECK(parameter.grad().shape() == parameter.shape());
+  CHECK(has(nn::summary(net, {2, 8, 4, 4}),
+            "0 ConvTranspose2d(8, 4, 4, stride=2, padding=1, bias=false)  [2, 4, 8, 8]             512  f16\n"));
+}
+
 TEST_CASE("BatchNorm uses the batch in training and the running statistics in evaluation") {
   nn::BatchNorm1d layer(2, {.eps = 1e-3, .momentum = 0.25});
   layer.weight.detach().copy_(tensor({2, 3}));
@@ -173,6 +221,8 @@ TEST_CASE("layers refuse impossible sizes") {
   CHECK(has(error_of([] { nn::Linear(0, 3); }), "Linear: 0 input"));
   CHECK(has(error_of([] { nn::Conv2d(3, 4, 0); }), "Conv2d: 3 input channels, 4 output channels, kernel 0x0"));
   CHECK(has(error_of([] { nn::Conv2d(3, 4, 1, {.groups = 2}); }), "2 groups"));
+  CHECK(has(error_of([] { nn::ConvTranspose2d(3, 0, 4); }), "ConvTranspose2d: 3 input channels, 0 output channels"));
+  CHECK(has(error_of([] { nn::ConvTranspose2d(4, 3, 1, {.groups = 2}); }), "ConvTranspose2d: 2 groups"));
   CHECK(has(error_of([] { nn::BatchNorm2d(0); }), "0 channels"));
   CHECK(has(error_of([] { nn::LayerNorm(Shape{}); }), "LayerNorm"));
   CHECK(has(error_of([] { nn::Embedding(0, 3); }), "Embedding: 0 vectors"));
@@ -184,6 +234,7 @@ TEST_CASE("a wrong input is an error that names the layer") {
   const auto message = [](nn::Module& layer, const Tensor& x) { return error_of([&] { layer(x); }); };
   nn::Linear linear(3, 2);
   nn::Conv2d conv(3, 4, 3);
+  nn::ConvTranspose2d transposed(3, 4, 3, {.output_padding = 1});
   nn::BatchNorm2d norm2(3);
   nn::BatchNorm1d norm1(3);
   nn::LayerNorm layer_norm(3);
@@ -193,6 +244,9 @@ TEST_CASE("a wrong input is an error that names the layer") {
   CHECK(has(message(linear, ones({2, 3}, f16)), "f16"));
   CHECK(has(message(conv, ones({1, 2, 5, 5})), "Conv2d(3, 4, 3): "));
   CHECK(has(message(conv, ones({1, 3, 2, 2})), "Conv2d(3, 4, 3): "));
+  CHECK(has(message(transposed, ones({1, 2, 5, 5})), "has 2 channels but weight [3, 4, 3, 3] expects 3"));
+  CHECK(has(message(transposed, ones({1, 3, 5, 5})),
+            "ConvTranspose2d(3, 4, 3, output_padding=1): conv_transpose2d: output_padding is 1"));
   CHECK(has(message(norm2, ones({2, 3})), "BatchNorm2d takes [N, C, H, W]"));
   CHECK(has(message(norm1, ones({2, 3, 4, 4})), "BatchNorm1d takes [N, C] and [N, C, L]"));
   CHECK(has(message(norm2, ones({2, 4, 5, 5})), "BatchNorm2d(3"));
