@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <exception>
+#include <optional>
 #include <string>
 #include <typeinfo>
 #include <vector>
@@ -39,6 +40,9 @@ struct TrainingState {
   double loss_scale = 1;  ///< backward differentiates last_loss times this
   /// One per parameter group: the optimizer step multiplies gradients by it. Clip factor / loss_scale.
   std::vector<double> grad_scale = {};
+
+  /// Set from on_backward_begin on: the largest L2 norm of the true gradients, all together.
+  std::optional<double> clip = {};
 
   bool skip_bwd = false;   ///< no backward for this batch
   bool skip_step = false;  ///< no optimizer step
@@ -76,6 +80,9 @@ class Callback {
   virtual void on_epoch_end(Learner&) {}
   /// Always the last event of a run; `error` is what ended it early, or null.
   virtual void on_train_end(Learner&, std::exception_ptr /*error*/) {}
+
+  /// Learner::lr_find leaves out callbacks that say no: what watches a real run, writes files or stops it.
+  virtual bool in_lr_find() const { return true; }
 
   // --- checkpoints ---
   /// What the callback must know to go on in the middle of a run as if it had never stopped; by default nothing.

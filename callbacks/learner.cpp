@@ -1,7 +1,9 @@
 #include "callbacks/learner.h"
 
 #include <algorithm>
+#include <set>
 
+#include "callbacks/checkpoint.h"
 #include "callbacks/finite_loss.h"
 #include "callbacks/progress.h"
 #include "callbacks/report.h"
@@ -13,18 +15,25 @@ namespace halfgrad {
 
 // --- the training loop -------------------------------------------------------------------------------------
 
-void Learner::fit(int epochs, std::optional<LearningRates> lr, std::optional<double> wd) {
+void Learner::fit(int epochs) { fit(epochs, options_.lr.value_or(default_lr_)); }
+
+void Learner::fit(int epochs, LearningRates lr, std::optional<double> wd) {
   check(epochs >= 0, "fit: {} epochs; the number must not be negative", epochs);
   check(epochs == 0 || data_.train.size() > 0, "fit: the training data is empty; expected at least one item");
-  set_rates(lr ? *lr : options_.lr.value_or(default_lr_), wd ? *wd : options_.wd.value_or(default_wd_));
+  set_rates(lr, wd ? *wd : options_.wd.value_or(default_wd_));
   state = TrainingState{.n_epochs = epochs};
   smoother_ = Smoother();
+  position_ = resumed_ ? position_of(*resumed_) : RunPosition{.loader_epoch = data_.train.epoch()};
+  state.epoch = position_->epoch;
+  state.iteration = position_->iteration;
   std::exception_ptr error;
   try {
     fire(&Callback::on_train_begin);
-    for (; state.epoch < state.n_epochs && !state.stop_training; ++state.epoch) {
+    if (resumed_ && position_->batch == 0) continue_run();
+    for (; state.epoch < epochs && !state.stop_training; ++state.epoch) {
       train_epoch();
       if (!state.skip_validate) validate();
+      position_ = {state.epoch + 1, 0, state.iteration, data_.train.epoch()};
       fire(&Callback::on_epoch_end);
     }
   } catch (...) {
@@ -36,31 +45,38 @@ void Learner::fit(int epochs, std::optional<LearningRates> lr, std::optional<dou
 void Learner::train_epoch() {
   model_.train();
   state.train = true;
-  state.num_batch = 0;
+  state.num_batch = position_->batch;
   fire(&Callback::on_epoch_begin);
+  if (resumed_) continue_run();  // in the middle of this epoch
+  data_.train.set_epoch(position_->loader_epoch, position_->batch);
   for (const data::Batch& batch : data_.train) {
     train_batch(batch);
     ++state.iteration;
     ++state.num_batch;
     if (state.stop_epoch) break;
   }
+  position_->batch = data_.train.size();
 }
 
 void Learner::train_batch(const data::Batch& batch) {
+  in_step_ = true;
   forward(batch);
   state.last_loss = loss();
   state.smooth_loss = smoother_.add(state.last_loss.item());
   fire(&Callback::on_backward_begin);
   if (!state.skip_bwd) (state.last_loss * state.loss_scale).backward();
   fire(&Callback::on_backward_end);
-  if (!state.skip_step) optimizer_->step(state.grad_scale);
+  if (!state.skip_step) optimizer().step(state.grad_scale);
   fire(&Callback::on_step_end);
-  if (!state.skip_zero) optimizer_->zero_grad();
+  if (!state.skip_zero) zero_grad();
+  in_step_ = false;
+  ++position_->batch;
+  ++position_->iteration;
   fire(&Callback::on_batch_end);
 }
 
 void Learner::forward(const data::Batch& batch) {
-  const Device device = optimizer_->groups().front().entries.front().param.device();
+  const Device device = optimizer().groups().front().entries.front().param.device();
   const auto on_device = [&](Tensors tensors) {
     for (Tensor& x : tensors) x = x.to(device);
     return tensors;
@@ -68,7 +84,7 @@ void Learner::forward(const data::Batch& batch) {
   state.last_input = on_device(batch.inputs);
   state.last_target = on_device(batch.targets);
   state.loss_scale = 1;
-  state.grad_scale.assign(optimizer_->groups().size(), 1.0);
+  state.grad_scale.assign(optimizer().groups().size(), 1.0);
   state.skip_bwd = state.skip_step = state.skip_zero = state.stop_epoch = false;
   fire(&Callback::on_batch_begin);
   state.last_output = model_(state.last_input);
@@ -120,16 +136,30 @@ std::vector<double> Learner::validate(data::DataLoader& loader) {
 
 void Learner::set_rates(const LearningRates& lr, double wd) {
   check(wd >= 0, "fit: weight decay {} must not be negative", wd);
-  std::vector<optim::ParamGroup>& groups = optimizer_->groups();
-  const std::vector<double> rates = lr.for_groups(groups.size());
-  for (std::size_t i = 0; i < groups.size(); ++i) {
-    groups[i].lr = rates[i];
-    groups[i].weight_decay = wd;
+  for (const auto& optimizer : optimizers_) {
+    std::vector<optim::ParamGroup>& groups = optimizer->groups();
+    const std::vector<double> rates = lr.for_groups(groups.size());
+    for (std::size_t i = 0; i < groups.size(); ++i) {
+      groups[i].lr = rates[i];
+      groups[i].weight_decay = wd;
+    }
   }
 }
 
+void Learner::continue_run() {
+  const std::shared_ptr<const Checkpoint> checkpoint = std::exchange(resumed_, nullptr);
+  restore(*checkpoint);
+  restore_run(*checkpoint);
+}
+
+void Learner::zero_grad() {
+  for (const auto& optimizer : optimizers_) optimizer->zero_grad();
+}
+
 void Learner::end_run(std::exception_ptr error) {
-  optimizer_->zero_grad();
+  if (std::exchange(in_step_, false)) position_.reset();  // there is no going on from half a step
+  resumed_.reset();
+  zero_grad();
   for (const CallbackPtr& callback : std::vector(callbacks_)) {
     try {
       callback->on_train_end(*this, error);
@@ -152,11 +182,11 @@ Learner::Learner(data::Data data, nn::Module& model, LossFn loss, LearnerOptions
       model_(model),
       loss_(std::move(loss)),
       options_(std::move(options)),
-      optimizer_(options_.opt({{.params = model.parameters()}})),
       recorder_(std::make_shared<Recorder>()) {
   check(static_cast<bool>(loss_), "Learner: the loss is an empty function");
-  default_lr_ = optimizer_->groups().front().lr;
-  default_wd_ = optimizer_->groups().front().weight_decay;
+  optimizers_.push_back(options_.opt({{.params = model.parameters()}}));
+  default_lr_ = optimizer().groups().front().lr;
+  default_wd_ = optimizer().groups().front().weight_decay;
   add(recorder_);
   add(std::make_shared<FiniteLoss>());
   if (!options_.silent) add(std::make_shared<Progress>());
@@ -173,7 +203,7 @@ void Learner::remove(const CallbackPtr& callback) { std::erase(callbacks_, callb
 
 void Learner::fit_one_cycle(int epochs, LearningRates max_lr, const OneCycleOptions& options,
                             std::optional<double> wd) {
-  const auto schedule = std::make_shared<OneCycle>(max_lr.for_groups(optimizer_->groups().size()), options);
+  const auto schedule = std::make_shared<OneCycle>(max_lr.for_groups(optimizer().groups().size()), options);
   struct WhileRunning {
     WhileRunning(Learner& learn, CallbackPtr callback) : learn(learn), callback(callback) { learn.add(callback); }
     ~WhileRunning() { learn.remove(callback); }
@@ -201,6 +231,26 @@ std::pair<Tensor, Tensor> Learner::get_preds() {
   return {cat(outputs), targets.empty() ? Tensor() : cat(targets)};
 }
 
+void Learner::use_optimizer(std::size_t i) {
+  check(i < optimizers_.size(), "use_optimizer: {} of {} optimizers, counted from 0", i, optimizers_.size());
+  active_ = i;
+}
+
+void Learner::set_optimizers(std::vector<std::unique_ptr<optim::Optimizer>> optimizers) {
+  check(!optimizers.empty(), "set_optimizers: there is none");
+  check(mixed_precision_ == nullptr, "set_optimizers: the Learner is in mixed precision; call it before to_fp16");
+  std::set<const TensorImpl*> seen;
+  for (const auto& optimizer : optimizers) {
+    check(optimizer != nullptr, "set_optimizers: one of them is null");
+    for (const optim::ParamGroup& group : optimizer->groups())
+      for (const optim::Entry& entry : group.entries)
+        check(seen.insert(entry.param.impl()).second, "set_optimizers: a parameter of shape {} is in two optimizers",
+              entry.param.shape().str());
+  }
+  optimizers_ = std::move(optimizers);
+  active_ = 0;
+}
+
 void Learner::report(const std::string& path) { write_file_atomically(path, html_report(*this)); }
 
 Learner& Learner::to_fp16(const MixedPrecisionOptions& options) {
@@ -213,7 +263,7 @@ Learner& Learner::to_fp16(const MixedPrecisionOptions& options) {
 
 Learner& Learner::to_fp32() {
   if (!mixed_precision_) return *this;
-  optimizer_->drop_masters();
+  for (const auto& optimizer : optimizers_) optimizer->drop_masters();
   model_.to(f32);
   remove(mixed_precision_);
   mixed_precision_.reset();

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "callbacks/callback.h"
+#include "callbacks/lr_finder.h"
 #include "callbacks/metrics.h"
 #include "callbacks/mixed_precision.h"
 #include "callbacks/recorder.h"
@@ -30,8 +31,23 @@ struct LearnerOptions {
   std::optional<LearningRates> lr = {};  ///< of a fit that is given none; by default that of `opt`
   std::optional<double> wd = {};         ///< weight decay; by default that of `opt`
   std::vector<CallbackPtr> callbacks = {};
-  bool silent = false;  ///< print nothing at all
+  bool silent = false;   ///< print nothing at all
+  bool train_bn = true;  ///< freeze() leaves batchnorm layers trainable, as their statistics move on anyway
 };
+
+/// Where a run is, between two steps: what is left to do begins with batch `batch` of epoch `epoch`.
+struct RunPosition {
+  int epoch = 0;
+  std::int64_t batch = 0;
+  std::int64_t iteration = 0;     ///< training batches done since fit began
+  std::int64_t loader_epoch = 0;  ///< the training loader's number of this epoch
+};
+
+struct LoadOptions {
+  bool with_opt = true;  ///< false: the model's weights alone
+};
+
+struct Checkpoint;  // checkpoint.h
 
 class Learner {
  public:
@@ -41,9 +57,15 @@ class Learner {
   Learner& operator=(const Learner&) = delete;
 
   // --- training: each call goes on from where the last one stopped, optimizer state included ---
-  void fit(int epochs, std::optional<LearningRates> lr = {}, std::optional<double> wd = {});
+  /// With the learning rate and weight decay of LearnerOptions, or with these.
+  void fit(int epochs);
+  void fit(int epochs, LearningRates lr, std::optional<double> wd = {});
   void fit_one_cycle(int epochs, LearningRates max_lr, const OneCycleOptions& options = {},
                      std::optional<double> wd = {});
+
+  /// The range test of lr_finder.h. Afterwards everything is as it was, bit for bit: weights, optimizer, loss scale,
+  /// random numbers, callbacks.
+  LrFindResult lr_find(const LrFindOptions& options = {});
 
   // --- looking at it: in eval mode, without a graph ---
   /// Validation loss, then the metrics.
@@ -63,6 +85,40 @@ class Learner {
   /// Null in plain training.
   MixedPrecision* mixed_precision() const { return mixed_precision_.get(); }
 
+  // --- layer groups: parts of the model with a learning rate of their own, the first nearest to the input ---
+  /// Each module named (by its path, in the order of the model) begins a new group: split({"body.4", "head"}) makes
+  /// three. Masters and optimizer state stay with their parameters. Error for a path that is unknown or out of order and
+  /// for a group without parameters.
+  Learner& split(const std::vector<std::string>& first_modules);
+  /// Trains group n and those after it, counted from the end if n is negative; see LearnerOptions::train_bn.
+  Learner& freeze_to(int n);
+  /// Trains the last group only.
+  Learner& freeze() { return freeze_to(-1); }
+  Learner& unfreeze() { return freeze_to(0); }
+
+  // --- optimizers ---
+  /// The one whose turn it is; nearly always there is only one.
+  optim::Optimizer& optimizer() const { return *optimizers_[active_]; }
+  const std::vector<std::unique_ptr<optim::Optimizer>>& optimizers() const { return optimizers_; }
+  std::size_t active_optimizer() const { return active_; }
+  /// From the next batch on. Each optimizer has its own masters, state and loss scale.
+  void use_optimizer(std::size_t i);
+  /// Several optimizers, each for a part of the model's parameters (a GAN has two), instead of the one there was. Error
+  /// when a parameter is in two of them.
+  void set_optimizers(std::vector<std::unique_ptr<optim::Optimizer>> optimizers);
+
+  // --- checkpoints ---
+  /// Writes everything to one safetensors file: weights, masters, optimizer state, loss scales, where the run is, random
+  /// numbers and the state of the callbacks. At any moment the file is whole: the old one or the new one. Inside of a run
+  /// it may be called between steps: from on_batch_end, on_epoch_begin, on_epoch_end.
+  void save(const std::string& path);
+  /// Takes weights, optimizer state, loss scales and random numbers from a checkpoint, whichever precision it was saved
+  /// in; from a file of another program, the weights. Error, before anything has changed, that lists what does not fit.
+  void load(const std::string& path, const LoadOptions& options = {});
+  /// load(), and the next fit goes on where the saved run was, with the same bits as if it had not been interrupted. Call
+  /// that fit as the first time. Error when the checkpoint was not saved in or after a run.
+  void resume(const std::string& path);
+
   // --- callbacks ---
   void add(CallbackPtr callback);
   void remove(const CallbackPtr& callback);
@@ -75,7 +131,6 @@ class Learner {
   }
 
   nn::Module& model() const { return model_; }
-  optim::Optimizer& optimizer() const { return *optimizer_; }
   data::Data& data() { return data_; }
   const std::vector<Metric>& metrics() const { return options_.metrics; }
   const Recorder& recorder() const { return *recorder_; }
@@ -92,6 +147,17 @@ class Learner {
   void forward(const data::Batch& batch);
   Tensor loss() const;
   void set_rates(const LearningRates& lr, double wd);
+  void continue_run();
+  void zero_grad();
+
+  // checkpoint.cpp
+  /// The present state, copied.
+  Checkpoint make_checkpoint();
+  void restore(const Checkpoint& checkpoint, const LoadOptions& options = {});
+  /// What restore() leaves out: gradients, the state of callbacks, and where the run was.
+  void restore_run(const Checkpoint& checkpoint);
+  void restore_gradients(const Checkpoint& checkpoint);
+  void restore_callbacks(const Checkpoint& checkpoint);
   /// on_train_end for everyone, whatever happened; then throws `error` if there is one.
   void end_run(std::exception_ptr error);
 
@@ -100,11 +166,15 @@ class Learner {
   LossFn loss_;
   LearnerOptions options_;
   double default_lr_, default_wd_;
-  std::unique_ptr<optim::Optimizer> optimizer_;
+  std::vector<std::unique_ptr<optim::Optimizer>> optimizers_;
+  std::size_t active_ = 0;
   std::vector<CallbackPtr> callbacks_;
   std::shared_ptr<Recorder> recorder_;
   std::shared_ptr<MixedPrecision> mixed_precision_;
   Smoother smoother_;
+  std::optional<RunPosition> position_;        // none before the first fit
+  bool in_step_ = false;                       // a training batch has begun, its step is not done
+  std::shared_ptr<const Checkpoint> resumed_;  // what the next fit goes on from
 };
 
 }  // namespace halfgrad

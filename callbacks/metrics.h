@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "engine/tensor.h"
@@ -47,6 +49,10 @@ class Smoother {
   explicit Smoother(double beta = 0.98) : beta_(beta) {}
   /// The average with `value`.
   double add(double value);
+  double value() const { return weight_ > 0 ? sum_ / weight_ : 0; }
+  /// For checkpoints.
+  std::pair<double, double> state() const { return {sum_, weight_}; }
+  void set_state(const std::pair<double, double>& state) { std::tie(sum_, weight_) = state; }
 
  private:
   double beta_, sum_ = 0, weight_ = 0;

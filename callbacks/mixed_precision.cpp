@@ -65,21 +65,23 @@ LossScaler make_scaler(const MixedPrecisionOptions& options) {
 
 template <class F>
 void for_each_entry(Learner& learn, F f) {
-  for (optim::ParamGroup& group : learn.optimizer().groups())
-    for (optim::Entry& entry : group.entries) f(entry);
+  for (const auto& optimizer : learn.optimizers())
+    for (optim::ParamGroup& group : optimizer->groups())
+      for (optim::Entry& entry : group.entries) f(entry);
 }
 }  // namespace
 
 MixedPrecision::MixedPrecision(const MixedPrecisionOptions& options)
-    : options_(options), scaler_(make_scaler(options)) {}
+    : options_(options), scalers_{make_scaler(options)} {}
 
-void MixedPrecision::convert(Learner& learn) const {
+void MixedPrecision::convert(Learner& learn) {
   NoGrad guard;
+  scalers_.resize(learn.optimizers().size(), scalers_.front());
   Tensors exact;  // the parameters' present memory, which to(f16) leaves alone
   for_each_entry(learn, [&](optim::Entry& entry) { exact.push_back(entry.param.detach()); });
   learn.model().to(f16);
   if (!options_.masters) return;
-  learn.optimizer().use_masters(options_.flat_master);
+  for (const auto& optimizer : learn.optimizers()) optimizer->use_masters(options_.flat_master);
   auto value = exact.begin();
   for_each_entry(learn, [&](optim::Entry& entry) {
     if (entry.has_master()) entry.master.copy_(*value);
@@ -87,12 +89,13 @@ void MixedPrecision::convert(Learner& learn) const {
   });
 }
 
-void MixedPrecision::on_train_begin(Learner& learn) {
+void MixedPrecision::on_train_begin(Learner& learn) { adopt_changed_weights(learn); }
+
+void MixedPrecision::adopt_changed_weights(Learner& learn) const {
   if (!options_.masters) return;
   NoGrad guard;
-  learn.optimizer().use_masters(options_.flat_master);  // new ones only for parameters that were frozen until now
+  for (const auto& optimizer : learn.optimizers()) optimizer->use_masters(options_.flat_master);
   for_each_entry(learn, [](optim::Entry& entry) {
-    // A parameter that is not its rounded master was changed from outside, by load_state_dict for example.
     if (entry.has_master() && any(cast(entry.master, entry.param.dtype()) != entry.param).item<bool>())
       entry.master.copy_(entry.param);
   });
@@ -108,36 +111,33 @@ void MixedPrecision::on_loss_begin(Learner& learn) {
   if (options_.loss_fp32 && output.dtype() == f16) output = cast(output, f32);
 }
 
-void MixedPrecision::on_backward_begin(Learner& learn) { learn.state.loss_scale = scaler_.scale; }
+void MixedPrecision::on_backward_begin(Learner& learn) {
+  learn.state.loss_scale = scalers_[learn.active_optimizer()].scale;
+}
 
 void MixedPrecision::on_backward_end(Learner& learn) {
   TrainingState& s = learn.state;
   if (s.skip_step) return;  // gradients are being accumulated: all there is to do is done once they are complete
 
+  LossScaler& scaler = scalers_[learn.active_optimizer()];
   const std::vector<optim::GradStats> by_group = learn.optimizer().grad_stats_by_group();
-  optim::GradStats all;
-  for (const optim::GradStats& group : by_group) {
-    all.sum_of_squares += group.sum_of_squares;
-    all.non_finite += group.non_finite;
-  }
-  const double norm = optim::grad_norm(all, 1 / scaler_.scale);
+  const optim::GradStats all = optim::total(by_group);
+  const double norm = optim::grad_norm(all, 1 / scaler.scale);
   if (all.non_finite > 0 || !(norm <= FLT_MAX)) {
     s.skip_step = true;
-    scaler_.step_skipped();
-    if (scaler_.at_floor >= kMaxSkipsAtFloor)
+    scaler.step_skipped();
+    if (scaler.at_floor >= kMaxSkipsAtFloor)
       fail(
-          "mixed precision: {} steps in a row were skipped because of inf or NaN, and the loss scale, {}, "
-          "{}; the first "
+          "mixed precision: {} steps in a row were skipped because of inf or NaN, and the loss scale, {}, {}; the "
+          "first "
           "tensor that is not finite is {}",
-          kMaxSkipsAtFloor, scaler_.scale, scaler_.dynamic ? "is at its minimum" : "is static",
-          first_non_finite(learn));
+          kMaxSkipsAtFloor, scaler.scale, scaler.dynamic ? "is at its minimum" : "is static", first_non_finite(learn));
     return;
   }
-  for (std::size_t i = 0; i < by_group.size(); ++i) {
-    const double clipped = options_.clip_per_group ? optim::grad_norm(by_group[i], 1 / scaler_.scale) : norm;
-    s.grad_scale[i] = (options_.clip ? optim::clip_factor(clipped, *options_.clip) : 1.0) / scaler_.scale;
-  }
-  scaler_.step_taken();
+  s.grad_scale.assign(by_group.size(), 1 / scaler.scale);
+  if (options_.clip) optim::clip_grad_scale(s.grad_scale, by_group, *options_.clip, options_.clip_per_group);
+  if (s.clip) optim::clip_grad_scale(s.grad_scale, by_group, *s.clip);
+  scaler.step_taken();
 }
 
 // --- what went wrong, for the Error after too many skipped steps -------------------------------------------
@@ -156,6 +156,15 @@ std::string layer(const std::string& path, const nn::Module& module) {
                       : fmt::format("layer '{}' ({})", path, module.name());
 }
 
+// "; its largest finite magnitude is 65280"
+std::string largest_finite(const Tensor& x) {
+  if (x.numel() == 0) return "";
+  const Tensor finite = isfinite(x);
+  if (!any(finite).item<bool>()) return ", which holds no finite number";
+  const Tensor magnitude = where(finite, abs(x.detach()), zeros_like(x));
+  return fmt::format(", whose largest finite magnitude is {:.6g}", max(magnitude).item());
+}
+
 // Runs the model with hooks on every module, and puts everything back that this changes.
 std::string first_non_finite_in_forward(nn::Module& model, const Tensors& inputs) {
   NoGrad guard;
@@ -169,11 +178,12 @@ std::string first_non_finite_in_forward(nn::Module& model, const Tensors& inputs
     const std::string where = layer(path, *module);
     hooks.emplace_back(module, module->register_forward_pre_hook([&first, where](nn::Module& m, Tensors&) {
       for (const auto& [name, parameter] : OwnParameters(m).found)
-        if (first.empty() && !all_finite(parameter)) first = fmt::format("'{}' of {}", name, where);
+        if (first.empty() && !all_finite(parameter))
+          first = fmt::format("'{}' of {}{}", name, where, largest_finite(parameter));
     }));
     hooks.emplace_back(
         module, module->register_forward_hook([&first, where](nn::Module&, const Tensors&, const Tensor& output) {
-          if (first.empty() && !all_finite(output)) first = "the output of " + where;
+          if (first.empty() && !all_finite(output)) first = "the output of " + where + largest_finite(output);
           return Tensor();
         }));
   }
@@ -189,16 +199,18 @@ std::string first_non_finite_in_forward(nn::Module& model, const Tensors& inputs
 }  // namespace
 
 std::string first_non_finite(Learner& learn) {
+  NoGrad guard;
   const TrainingState& s = learn.state;
   for (std::size_t i = 0; i < s.last_input.size(); ++i)
-    if (!all_finite(s.last_input[i])) return fmt::format("input {} of the batch", i);
+    if (!all_finite(s.last_input[i])) return fmt::format("input {} of the batch{}", i, largest_finite(s.last_input[i]));
   const std::string in_forward = first_non_finite_in_forward(learn.model(), s.last_input);
   if (!in_forward.empty()) return in_forward;
   if (!all_finite(s.last_loss)) return "the loss";
   for (const auto& [path, module] : learn.model().named_modules())
     for (const auto& [name, parameter] : OwnParameters(*module).found)
       if (parameter.grad().defined() && !all_finite(parameter.grad()))
-        return fmt::format("the gradient of '{}' of {}", name, layer(path, *module));
+        return fmt::format("the gradient of '{}' of {}{}", name, layer(path, *module),
+                           largest_finite(parameter.grad()));
   return "not to be found in a second look at the batch (a layer that draws random numbers may have made it)";
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "callbacks/callback.h"
 #include "callbacks/loss_scaler.h"
@@ -34,7 +35,11 @@ class MixedPrecision : public Callback {
   explicit MixedPrecision(const MixedPrecisionOptions& options = {});
 
   /// The model to f16, and f32 masters with the exact values that its parameters had before.
-  void convert(Learner& learn) const;
+  void convert(Learner& learn);
+
+  /// Makes masters of parameters that have been unfrozen, and takes over weights that were changed from outside (by
+  /// load_state_dict for example): a parameter that is not its rounded master.
+  void adopt_changed_weights(Learner& learn) const;
 
   /// After every other callback, so that none of them sees a scaled number.
   int order() const override { return 999; }
@@ -45,13 +50,14 @@ class MixedPrecision : public Callback {
   void on_backward_end(Learner& learn) override;
 
   const MixedPrecisionOptions& options() const { return options_; }
-  const LossScaler& scaler() const { return scaler_; }
-  /// For a checkpoint that is resumed.
-  void set_scaler(const LossScaler& scaler) { scaler_ = scaler; }
+  /// Each optimizer of the Learner has its own: a GAN's generator and critic overflow at different scales.
+  const LossScaler& scaler(std::size_t optimizer = 0) const { return scalers_[optimizer]; }
+  /// For a checkpoint that is loaded.
+  void set_scaler(const LossScaler& scaler, std::size_t optimizer = 0) { scalers_[optimizer] = scaler; }
 
  private:
   MixedPrecisionOptions options_;
-  LossScaler scaler_;
+  std::vector<LossScaler> scalers_;
 };
 
 /// The readable reference of a training step from f16 gradients to f16 weights, one plain tensor operation
@@ -62,8 +68,8 @@ bool plain_mixed_precision_step(const Tensors& params, const Tensors& masters, o
                                 double loss_scale, std::optional<double> clip = {});
 
 /// The first tensor that is not finite: runs the last batch through the model again, checking inputs,
-/// parameters and outputs in forward order, then the gradients. For example "the output of layer 'fc1'
-/// (Linear)".
+/// parameters and outputs in forward order, then the gradients. For example "the output of layer 'fc1' (Linear), whose
+/// largest finite magnitude is 65280".
 std::string first_non_finite(Learner& learn);
 
 }  // namespace halfgrad

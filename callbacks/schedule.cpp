@@ -7,24 +7,18 @@
 
 namespace halfgrad {
 
-LearningRates LearningRates::range(double first, double last) {
-  LearningRates rates{first, last};
-  rates.range_ = true;
-  return rates;
-}
-
 std::vector<double> LearningRates::for_groups(std::size_t groups) const {
   for (const double lr : values_)
     check(std::isfinite(lr) && lr >= 0, "learning rate {}: expected a finite number that is not negative", lr);
-  if (range_) {
+  if (values_.size() == groups) return values_;
+  if (values_.size() == 2) {
     std::vector<double> rates(groups, values_[1]);  // one group gets the last rate
     for (std::size_t i = 0; i + 1 < groups; ++i)
       rates[i] = optim::anneal_exp(values_[0], values_[1], static_cast<double>(i) / static_cast<double>(groups - 1));
     return rates;
   }
   if (values_.size() == 1) return std::vector<double>(groups, values_[0]);
-  check(values_.size() == groups, "learning rates: {} were given for {} layer groups", values_.size(), groups);
-  return values_;
+  fail("learning rates: {} were given for {} layer groups", values_.size(), groups);
 }
 
 OneCycle::OneCycle(std::vector<double> max_lr_per_group, const OneCycleOptions& options)
@@ -60,6 +54,11 @@ void OneCycle::on_batch_begin(Learner& learn) {
       group.momentum = optim::anneal_cos(mom_peak, mom_ends, (at - up) / down);
     }
   }
+}
+
+SavedState OneCycle::save_state() const { return {{{"momentum", from_vector(momentum_before_)}}, {}}; }
+void OneCycle::load_state(const SavedState& state) {
+  momentum_before_ = state.tensors.at("momentum").to_vector<double>();
 }
 
 void OneCycle::on_train_end(Learner& learn, std::exception_ptr) {

@@ -10,19 +10,17 @@
 
 namespace halfgrad {
 
-/// A learning rate per layer group: `3e-3` for all, `{1e-5, 1e-4, 1e-3}` one each, or
-/// LearningRates::range(1e-5, 1e-3), a geometric series from the first group to the last.
+/// A learning rate per layer group: `3e-3` for all; `{1e-5, 1e-3}`, a geometric series from the first group to the last
+/// (a single group gets the last); `{1e-5, 1e-4, 1e-3}` one each.
 class LearningRates {
  public:
   LearningRates(double all) : values_{all} {}
-  LearningRates(std::initializer_list<double> one_per_group) : values_(one_per_group) {}
-  static LearningRates range(double first, double last);
-  /// Error unless there is one rate, a range or exactly `groups` rates, each finite and not negative.
+  LearningRates(std::initializer_list<double> rates) : values_(rates) {}
+  /// Error unless there are one, two or exactly `groups` rates, each finite and not negative.
   std::vector<double> for_groups(std::size_t groups) const;
 
  private:
   std::vector<double> values_;
-  bool range_ = false;
 };
 
 struct OneCycleOptions {
@@ -41,6 +39,8 @@ class OneCycle : public Callback {
   void on_train_begin(Learner& learn) override;
   void on_batch_begin(Learner& learn) override;
   void on_train_end(Learner& learn, std::exception_ptr error) override;
+  SavedState save_state() const override;
+  void load_state(const SavedState& state) override;
 
  private:
   std::vector<double> max_lr_;

@@ -185,6 +185,12 @@ std::int64_t DataLoader::size() const {
   return whole + (short_one && !options_.drop_last ? 1 : 0);
 }
 
+std::int64_t DataLoader::samples_in(std::int64_t batch) const {
+  check(batch >= 0 && batch < size(), "DataLoader: batch {} was asked for; an epoch has {}, counted from 0", batch,
+        size());
+  return std::min(options_.batch_size, dataset_->size() - batch * options_.batch_size);
+}
+
 void DataLoader::set_epoch(std::int64_t epoch, std::int64_t first_batch) {
   check(epoch >= 0, "DataLoader: epoch {} was asked for; epochs are counted from 0", epoch);
   check(first_batch >= 0 && first_batch <= size(),

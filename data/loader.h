@@ -73,6 +73,8 @@ class DataLoader {
 
   /// Batches in a whole epoch.
   std::int64_t size() const;
+  /// Items in batch 0 ... size() - 1: batch_size, in the last one perhaps fewer.
+  std::int64_t samples_in(std::int64_t batch) const;
   /// The epoch that the next loop goes through: 0, and one more for each loop begun since.
   std::int64_t epoch() const { return epoch_; }
   /// Lets the next loop go through this epoch, from its batch `first_batch` on: to resume a run where it

@@ -15,6 +15,22 @@ double clip_factor(double norm, double max_norm) {
   return std::min(max_norm / (norm + eps), 1.0);
 }
 
+GradStats total(const std::vector<GradStats>& by_group) {
+  GradStats all;
+  for (const GradStats& group : by_group) {
+    all.sum_of_squares += group.sum_of_squares;
+    all.non_finite += group.non_finite;
+  }
+  return all;
+}
+
+void clip_grad_scale(std::vector<double>& grad_scale, const std::vector<GradStats>& by_group, double max_norm,
+                     bool per_group) {
+  const GradStats all = total(by_group);
+  for (std::size_t i = 0; i < by_group.size(); ++i)
+    grad_scale[i] *= clip_factor(grad_norm(per_group ? by_group[i] : all, grad_scale[i]), max_norm);
+}
+
 double clip_grad_norm_(const Tensors& params, double max_norm) {
   const NoGrad guard;
   Tensors grads;

@@ -9,10 +9,18 @@ namespace halfgrad::optim {
 /// The L2 norm of all gradients together, accumulated in f64; gradients times `grad_scale` if that is given.
 double grad_norm(const GradStats& stats, double grad_scale = 1);
 
+GradStats total(const std::vector<GradStats>& by_group);
+
 /// min(1, max_norm / (norm + 1e-6)): what to multiply gradients of this norm with. A norm that is not finite
 /// gives NaN or 0; whoever calls has looked at GradStats::non_finite before. Throws Error for a negative
 /// max_norm.
 double clip_factor(double norm, double max_norm);
+
+/// `grad_scale` holds what Optimizer::step() is going to multiply the gradients of each group with, the same number for
+/// all: lowers it so that the norm of all of them together, or of each group by itself, is at most max_norm afterwards.
+/// `by_group` is of the gradients as they are.
+void clip_grad_scale(std::vector<double>& grad_scale, const std::vector<GradStats>& by_group, double max_norm,
+                     bool per_group = false);
 
 /// Multiplies the gradients in place so that their norm is at most max_norm, and returns the norm before.
 /// Parameters without gradient are passed over. These are the gradients as they are: under mixed precision

@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "optim/clip.h"
+
 namespace halfgrad::optim {
 
 Optimizer::Optimizer(std::string name, ParamGroup defaults, const std::vector<GroupSpec>& specs)
@@ -157,13 +159,6 @@ std::vector<GradStats> Optimizer::grad_stats_by_group() const {
   return result;
 }
 
-GradStats Optimizer::grad_stats() const {
-  GradStats total;
-  for (const GradStats& stats : grad_stats_by_group()) {
-    total.sum_of_squares += stats.sum_of_squares;
-    total.non_finite += stats.non_finite;
-  }
-  return total;
-}
+GradStats Optimizer::grad_stats() const { return total(grad_stats_by_group()); }
 
 }  // namespace halfgrad::optim

@@ -119,6 +119,11 @@ class Optimizer {
   /// A master in the state becomes the master of an f16 parameter, or the value of an f32 one; where the
   /// state has none and the parameter does, the master is made from the parameter.
   void load_state_dict(const SavedState& state);
+  /// Throws the Error of load_state_dict() if there is one, and changes nothing.
+  void check_state_dict(const SavedState& state) const;
+
+  /// "SGD", "AdamW", ...
+  const std::string& name() const { return name_; }
 
  protected:
   /// Throws Error for a parameter that is listed twice, is no leaf or not floating, and when there is none at

@@ -42,54 +42,74 @@ SavedState Optimizer::state_dict() const {
   return result;
 }
 
-void Optimizer::load_state_dict(const SavedState& saved) {
-  const NoGrad guard;
-  const auto number = [&](const std::string& name) {
-    const auto found = saved.numbers.find(name);
-    check(found != saved.numbers.end(), "{}: the saved state has no number \"{}\"; is it an optimizer's?", name_, name);
-    return found->second;
-  };
-  const auto expect = [&](const char* what, std::size_t here) {
-    check(number(what) == static_cast<double>(here),
-          "{}: the saved state is of {} {}, this optimizer has {}; build it as the one that was saved", name_,
-          number(what), what, here);
-  };
+namespace {
 
-  // Look at everything first, so that a state that does not fit changes nothing.
-  std::vector<std::pair<ParamGroup*, Entry*>> entries;
-  for (ParamGroup& group : groups_)
-    for (Entry& entry : group.entries) entries.emplace_back(&group, &entry);
-  expect("parameters", entries.size());
-  expect("groups", groups_.size());
+double number(const SavedState& saved, const std::string& name, const std::string& optimizer) {
+  const auto found = saved.numbers.find(name);
+  check(found != saved.numbers.end(), "{}: the saved state has no number \"{}\"; is it an optimizer's?", optimizer,
+        name);
+  return found->second;
+}
 
-  std::vector<ParamGroup> hyperparameters(groups_.size());
-  for (std::size_t g = 0; g < groups_.size(); ++g)
-    for (const auto& [name, value] : kHyperparameters) hyperparameters[g].*value = number(key_of(g, name));
-
-  std::vector<std::int64_t> steps;
-  for (std::size_t i = 0; i < entries.size(); ++i)
-    steps.push_back(static_cast<std::int64_t>(number(fmt::format("{}.steps", i))));
-
+// The tensors by parameter and name. Error for one that fits no parameter.
+std::vector<std::map<std::string, Tensor>> tensors_by_entry(const SavedState& saved,
+                                                            const std::vector<const Entry*>& entries,
+                                                            const std::string& optimizer) {
   std::vector<std::map<std::string, Tensor>> tensors(entries.size());
   for (const auto& [name, tensor] : saved.tensors) {
     std::size_t i = 0;
     const char* const end = name.data() + name.size();
     const auto [dot, error] = std::from_chars(name.data(), end, i);
     check(error == std::errc() && dot != end && *dot == '.' && i < entries.size(),
-          "{}: the saved state has a tensor \"{}\"; expected a parameter's number, 0 to {}, a dot and a name", name_,
-          name, entries.size() - 1);
-    const Shape& shape = entries[i].second->param.shape();
+          "{}: the saved state has a tensor \"{}\"; expected a parameter's number, 0 to {}, a dot and a name",
+          optimizer, name, entries.size() - 1);
+    const Shape& shape = entries[i]->param.shape();
     check(tensor.defined() && tensor.shape() == shape, "{}: \"{}\" in the saved state has shape {}, its parameter {}",
-          name_, name, tensor.defined() ? tensor.shape().str() : "(undefined)", shape.str());
+          optimizer, name, tensor.defined() ? tensor.shape().str() : "(undefined)", shape.str());
+    check(is_floating(tensor.dtype()), "{}: \"{}\" in the saved state is {}; expected a float dtype", optimizer, name,
+          name_of(tensor.dtype()));
     tensors[i][dot + 1] = tensor;
   }
+  return tensors;
+}
 
-  // Then copy it into the memory that is there.
+}  // namespace
+
+void Optimizer::check_state_dict(const SavedState& saved) const {
+  std::vector<const Entry*> entries;
+  for (const ParamGroup& group : groups_)
+    for (const Entry& entry : group.entries) entries.push_back(&entry);
+  const auto expect = [&](const char* what, std::size_t here) {
+    const double there = number(saved, what, name_);
+    check(there == static_cast<double>(here),
+          "{}: the saved state is of {} {}, this optimizer has {}; build it as the one that was saved", name_, there,
+          what, here);
+  };
+  expect("parameters", entries.size());
+  expect("groups", groups_.size());
   for (std::size_t g = 0; g < groups_.size(); ++g)
-    for (const auto& [name, value] : kHyperparameters) groups_[g].*value = hyperparameters[g].*value;
+    for (const auto& hyperparameter : kHyperparameters) number(saved, key_of(g, hyperparameter.name), name_);
+  for (std::size_t i = 0; i < entries.size(); ++i) number(saved, fmt::format("{}.steps", i), name_);
+  tensors_by_entry(saved, entries, name_);
+}
+
+void Optimizer::load_state_dict(const SavedState& saved) {
+  check_state_dict(saved);
+  const NoGrad guard;
+  std::vector<std::pair<ParamGroup*, Entry*>> entries;
+  std::vector<const Entry*> in_order;
+  for (ParamGroup& group : groups_)
+    for (Entry& entry : group.entries) {
+      entries.emplace_back(&group, &entry);
+      in_order.push_back(&entry);
+    }
+  auto tensors = tensors_by_entry(saved, in_order, name_);
+
+  for (std::size_t g = 0; g < groups_.size(); ++g)
+    for (const auto& [name, value] : kHyperparameters) groups_[g].*value = number(saved, key_of(g, name), name_);
   for (std::size_t i = 0; i < entries.size(); ++i) {
     auto& [group, entry] = entries[i];
-    entry->steps = steps[i];
+    entry->steps = static_cast<std::int64_t>(number(saved, fmt::format("{}.steps", i), name_));
     if (const auto master = tensors[i].extract("master")) {
       if (entry->param.dtype() == f16 && !entry->has_master())
         entry->master = empty(entry->param.shape(), f32, entry->param.device());

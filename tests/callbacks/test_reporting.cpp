@@ -91,12 +91,12 @@ TEST_CASE("one cycle: rates and momentum as fastai's, per layer group, momentum 
 TEST_CASE("one rate per layer group") {
   CHECK(LearningRates(0.5).for_groups(3) == std::vector<double>{0.5, 0.5, 0.5});
   CHECK(LearningRates({1, 2}).for_groups(2) == std::vector<double>{1, 2});
-  const std::vector<double> range = LearningRates::range(1e-4, 1e-2).for_groups(3);
+  const std::vector<double> range = LearningRates{1e-4, 1e-2}.for_groups(3);
   CHECK(range[0] == doctest::Approx(1e-4));
   CHECK(range[1] == doctest::Approx(1e-3));
   CHECK(range[2] == doctest::Approx(1e-2));
-  CHECK(LearningRates::range(1e-4, 1e-2).for_groups(1) == std::vector<double>{1e-2});
-  CHECK_THROWS_AS(LearningRates({1, 2}).for_groups(3), Error);
+  CHECK(LearningRates{1e-4, 1e-2}.for_groups(1) == std::vector<double>{1e-2});
+  CHECK_THROWS_AS(LearningRates({1, 2, 3, 4}).for_groups(3), Error);
   CHECK_THROWS_AS(LearningRates(NAN).for_groups(1), Error);
   CHECK_THROWS_AS(LearningRates(-1.0).for_groups(1), Error);
 }

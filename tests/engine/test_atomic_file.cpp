@@ -5,7 +5,7 @@
 
 #include "engine/error.h"
 #include "engine/io/atomic_file.h"
-#include "tests/engine/files.h"
+#include "tests/files.h"
 
 using namespace halfgrad;
 namespace fs = std::filesystem;

@@ -17,7 +17,7 @@
 #include "engine/error.h"
 #include "engine/io/safetensors.h"
 #include "engine/ops/elementwise.h"
-#include "tests/engine/files.h"
+#include "tests/files.h"
 
 using namespace halfgrad;
 using namespace std::string_literals;
