@@ -213,21 +213,21 @@ void Learner::fit_one_cycle(int epochs, LearningRates max_lr, const OneCycleOpti
   fit(epochs, max_lr, wd);
 }
 
-Tensor Learner::predict(const Tensor& input) {
+Tensor Learner::predict(const Tensors& inputs) {
   Evaluating guard(*this);
-  forward({.inputs = {input}, .targets = {}});
+  forward({.inputs = inputs, .targets = {}});
   return state.last_output;
 }
 
-std::pair<Tensor, Tensor> Learner::get_preds() {
+std::pair<Tensor, Tensor> Learner::get_preds(data::DataLoader& loader) {
   Evaluating guard(*this);
   Tensors outputs, targets;
-  for (const data::Batch& batch : data_.valid) {
+  for (const data::Batch& batch : loader) {
     forward(batch);
     outputs.push_back(state.last_output);
     if (!state.last_target.empty()) targets.push_back(state.last_target.front());
   }
-  check(!outputs.empty(), "get_preds: there is no validation data");
+  check(!outputs.empty(), "get_preds: there is no data");
   return {cat(outputs), targets.empty() ? Tensor() : cat(targets)};
 }
 

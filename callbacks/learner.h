@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "callbacks/callback.h"
+#include "callbacks/interpret.h"
 #include "callbacks/lr_finder.h"
 #include "callbacks/metrics.h"
 #include "callbacks/mixed_precision.h"
@@ -72,9 +73,16 @@ class Learner {
   std::vector<double> validate();
   std::vector<double> validate(data::DataLoader& loader);
   /// The model's output for one batch; f32 in mixed precision too (unless loss_fp32 is off).
-  Tensor predict(const Tensor& input);
-  /// Outputs and targets of the whole validation set.
-  std::pair<Tensor, Tensor> get_preds();
+  Tensor predict(const Tensor& input) { return predict(Tensors{input}); }
+  Tensor predict(const Tensors& inputs);
+  /// Outputs and targets of the whole validation set, or of other data.
+  std::pair<Tensor, Tensor> get_preds() { return get_preds(data_.valid); }
+  std::pair<Tensor, Tensor> get_preds(data::DataLoader& loader);
+  /// The first samples of the validation set as a text table: target, prediction, loss. `classes` names the classes of a
+  /// classifier.
+  std::string show_results(std::int64_t rows = 5, const std::vector<std::string>& classes = {});
+  /// Confusion matrix, most confused classes and largest losses of a classifier on the validation set.
+  ClassificationInterpretation interpret(const std::vector<std::string>& classes = {});
 
   // --- precision ---
   /// Parameters and buffers become f16, except batchnorm's, and training keeps f32 masters:
@@ -146,6 +154,8 @@ class Learner {
   /// on_batch_begin, the model, on_loss_begin.
   void forward(const data::Batch& batch);
   Tensor loss() const;
+  /// Of each sample by itself.
+  std::vector<double> losses_of(const Tensor& outputs, const Tensor& targets) const;
   void set_rates(const LearningRates& lr, double wd);
   void continue_run();
   void zero_grad();
