@@ -10,19 +10,6 @@ using namespace halfgrad::test;
 
 namespace {
 
-optim::OptimizerFactory momentum_sgd() { return optim::sgd({.lr = 0.05, .momentum = 0.9, .weight_decay = 0.01}); }
-
-/// `n` batches' losses become one: skips step and zeroing for all but the last of n batches.
-struct Accumulate : Callback {
-  explicit Accumulate(std::int64_t n) : n(n) {}
-  std::int64_t n;
-  void on_backward_begin(Learner& learn) override {
-    TrainingState& s = learn.state;
-    s.last_loss = s.last_loss / static_cast<double>(n);
-    s.skip_step = s.skip_zero = (s.num_batch + 1) % n != 0;
-  }
-};
-
 /// Multiplies what passes by a factor in f16.
 struct Amplify : nn::Module {
   double factor = 1;
@@ -53,15 +40,6 @@ struct Net : nn::Module {
   }
   bool use_root = false;
 };
-
-std::vector<double> state_values(Learner& learn) {
-  std::vector<double> all;
-  const SavedState state = learn.optimizer().state_dict();
-  for (const auto& [name, tensor] : state.tensors)
-    for (const double v : tensor.to(f64).to_vector<double>()) all.push_back(v);
-  for (const auto& [name, number] : state.numbers) all.push_back(number);
-  return all;
-}
 
 }  // namespace
 
@@ -171,81 +149,6 @@ TEST_CASE("the plain sequence changes nothing when a gradient is not finite") {
   CHECK(param.to_vector<double>() == std::vector<double>{0.75, 0.5, 1});
 }
 
-TEST_CASE("a skipped step changes nothing but the scale: the run goes on as if the batch had not been") {
-  for (const bool flat : {false, true})
-    for (const auto& opt : {optim::adamw({.lr = 1e-2}), momentum_sgd()}) {
-      nn::Sequential model = small_mlp();
-      Learner learn(small_data(), model, nn::cross_entropy, {.opt = opt, .silent = true});
-      learn.to_fp16({.flat_master = flat});
-      for (const bool first : {true, false}) {
-        const auto overflow = std::make_shared<Overflow>(std::set<std::int64_t>{0, 1, 2});
-        if (!first) learn.fit(1);
-        const std::vector<double> parameters_before = masters(learn), state_before = state_values(learn);
-        learn.add(overflow);
-        learn.fit(1);
-        learn.remove(overflow);
-        CHECK(masters(learn) == parameters_before);
-        CHECK(state_values(learn) == state_before);
-        for (const Tensor& p : model.parameters()) CHECK_FALSE(p.grad().defined());
-      }
-      CHECK(learn.mixed_precision()->scaler().scale == 65536 / 64);
-    }
-}
-
-TEST_CASE("a parameter without gradient is left alone, with flat masters too") {
-  struct Unused : nn::Module {
-    nn::Linear used{8, 3}, unused{8, 3};
-    Tensor forward(const Tensor& x) override { return used(x); }
-    void visit(nn::Visitor& v) override {
-      v.module("unused", unused);
-      v.module("used", used);
-    }
-  };
-  for (const bool flat : {false, true}) {
-    manual_seed(1);
-    Unused model;
-    Learner learn(small_data(), model, nn::cross_entropy, {.opt = optim::adamw({.weight_decay = 0.5}), .silent = true});
-    learn.to_fp16({.flat_master = flat});
-    const std::vector<double> unused = model.unused.weight.to_vector<double>(),
-                              used = model.used.weight.to_vector<double>();
-    learn.fit(2, 1e-2);
-    CHECK(model.unused.weight.to_vector<double>() == unused);
-    CHECK(model.used.weight.to_vector<double>() != used);
-  }
-}
-
-TEST_CASE("a batch that overflows in the model is skipped and does not reach batchnorm's running statistics") {
-  std::vector<float> x(32 * 8, 0.5f);
-  for (std::size_t i = 16 * 8; i < x.size(); ++i) x[i] = 1e6f;  // finite in f32, inf in f16
-  const data::DataLoader loader(data::TensorDataset(from_vector(x, {32, 8}), zeros({32}, i64)), {.batch_size = 16});
-  nn::Sequential model = small_mlp();
-  Learner learn({loader, {}}, model, nn::cross_entropy, {.silent = true});
-  learn.to_fp16();
-  learn.fit(2);
-  CHECK(learn.mixed_precision()->scaler().skipped == 2);
-  for (const double value : weights(model)) CHECK(std::isfinite(value));
-  CHECK(std::isfinite(learn.state.smooth_loss));
-}
-
-TEST_CASE("masters and optimizer state persist over fits, and two fits are one") {
-  for (const bool flat : {false, true}) {
-    nn::Sequential once = small_mlp(), twice = small_mlp();
-    Learner one(small_data(), once, nn::cross_entropy, {.opt = momentum_sgd(), .silent = true});
-    Learner two(small_data(), twice, nn::cross_entropy, {.opt = momentum_sgd(), .silent = true});
-    one.to_fp16({.max_noskip = 4, .flat_master = flat}).fit(4);
-    two.to_fp16({.max_noskip = 4, .flat_master = flat}).fit(1);
-    const Tensor master = two.optimizer().groups()[0].entries[0].master;
-    two.validate();
-    two.fit(2);
-    CHECK(two.optimizer().groups()[0].entries[0].master.is_same(master));
-    two.fit(1);
-    CHECK(weights(once) == weights(twice));
-    CHECK(state_values(one) == state_values(two));
-    CHECK(one.mixed_precision()->scaler() == two.mixed_precision()->scaler());
-    CHECK(masters(two) != weights(twice));  // they hold more than the f16 weights
-  }
-}
-
 TEST_CASE("to_fp16 and back without training loses nothing; with it, the masters' precision comes back") {
   nn::Sequential model = small_mlp();
   Learner learn(small_data(), model, nn::cross_entropy, {.opt = momentum_sgd(), .silent = true});
@@ -297,62 +200,6 @@ TEST_CASE("weights that are loaded between fits become the masters") {
   const std::vector<double> loaded = model.parameters()[0].to_vector<double>();
   learn.fit(1);
   CHECK(model.parameters()[0].to_vector<double>() == loaded);
-}
-
-TEST_CASE("gradient accumulation matches one large batch, with one check per real step") {
-  for (const bool fp16 : {false, true}) {
-    // No batchnorm: its statistics are of a batch.
-    const auto make = [] {
-      manual_seed(3);
-      return nn::Sequential(nn::Linear(8, 16), nn::Tanh(), nn::Linear(16, 3));
-    };
-    nn::Sequential large = make(), small = make();
-    Learner one(small_data(24), large, nn::cross_entropy, {.opt = momentum_sgd(), .silent = true});
-    Learner two(small_data(8), small, nn::cross_entropy,
-                {.opt = momentum_sgd(), .callbacks = {std::make_shared<Accumulate>(3)}, .silent = true});
-    if (fp16) {
-      one.to_fp16({.loss_scale = 1024, .clip = 0.5});
-      two.to_fp16({.loss_scale = 1024, .clip = 0.5});
-    }
-    one.fit(4);
-    two.fit(4);
-    const std::vector<double> a = masters(one), b = masters(two);
-    for (std::size_t i = 0; i < a.size(); ++i) CHECK(std::abs(a[i] - b[i]) < (fp16 ? 2e-4 : 1e-6));
-    CHECK(two.optimizer().groups()[0].entries[0].steps == 8);
-    if (fp16) {
-      CHECK(two.mixed_precision()->scaler().noskip == 8);
-      two.add(std::make_shared<Overflow>(std::set<std::int64_t>{0}));  // in the first of three batches
-      two.fit(1);
-      CHECK(two.mixed_precision()->scaler().skipped == 1);
-      CHECK(two.mixed_precision()->scaler().scale == 512);
-      CHECK(two.optimizer().groups()[0].entries[0].steps == 9);
-    }
-  }
-}
-
-TEST_CASE("clip bounds the global norm of the true gradients; clip_per_group each group's") {
-  // The gradient of weight i is the target; SGD with lr 1 and no momentum moves the weights by what is left
-  // of it.
-  struct Two : nn::Module {
-    Tensor a = zeros({1}).requires_grad_(), b = zeros({1}).requires_grad_();
-    Tensor forward(const Tensor& x) override { return x * (a * 3 + b * 4); }
-    void visit(nn::Visitor& v) override {
-      v.parameter("a", a);
-      v.parameter("b", b);
-    }
-  };
-  data::DataLoader loader(data::TensorDataset(ones({1, 1}), zeros({1, 1})), {.batch_size = 1});
-  for (const bool per_group : {false, true}) {
-    Two model;
-    Learner learn({loader, {}}, model, [](const Tensor& output, const Tensor&) { return sum(output); },
-                  {.opt = optim::sgd({.lr = 1}), .silent = true});
-    learn.optimizer().regroup({{.params = {model.a}}, {.params = {model.b}}});
-    learn.to_fp16({.loss_scale = 1024, .clip = 1, .clip_per_group = per_group});
-    learn.fit(1);
-    const std::vector<double> moved = masters(learn);
-    CHECK(moved[0] == doctest::Approx(per_group ? -1.0 : -0.6).epsilon(1e-5));
-    CHECK(moved[1] == doctest::Approx(per_group ? -1.0 : -0.8).epsilon(1e-5));
-  }
 }
 
 TEST_CASE("after 50 skips at the floor an Error names the first tensor that is not finite, and its layer") {

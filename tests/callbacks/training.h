@@ -97,6 +97,20 @@ inline std::vector<double> masters(Learner& learn) {
   return all;
 }
 
+inline optim::OptimizerFactory momentum_sgd() {
+  return optim::sgd({.lr = 0.05, .momentum = 0.9, .weight_decay = 0.01});
+}
+
+/// All tensors and numbers of the optimizer, one value after the other.
+inline std::vector<double> state_values(Learner& learn) {
+  std::vector<double> all;
+  const SavedState state = learn.optimizer().state_dict();
+  for (const auto& [name, tensor] : state.tensors)
+    for (const double v : tensor.to(f64).to_vector<double>()) all.push_back(v);
+  for (const auto& [name, number] : state.numbers) all.push_back(number);
+  return all;
+}
+
 template <class F>
 std::string message_of(F f) {
   try {

@@ -3,9 +3,9 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <fstream>
-#include <regex>
 #include <set>
 #include <sstream>
 
@@ -264,12 +264,16 @@ namespace {
 // line.
 std::set<std::string> declared_in(const std::string& text, const std::string& indentation = "") {
   std::set<std::string> names;
-  const std::regex declaration("^" + indentation + R"(Tensors? (\w+)\()");
   std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    std::smatch match;
-    if (std::regex_search(line, match, declaration) && !match.str(1).starts_with("operator")) names.insert(match[1]);
-  }
+  for (std::string line; std::getline(lines, line);)
+    for (const std::string type : {"Tensor ", "Tensors "}) {
+      if (!line.starts_with(indentation + type)) continue;
+      const std::string rest = line.substr(indentation.size() + type.size());
+      const auto end =
+          std::find_if(rest.begin(), rest.end(), [](unsigned char c) { return !std::isalnum(c) && c != '_'; });
+      const std::string name(rest.begin(), end);
+      if (!name.empty() && end != rest.end() && *end == '(' && !name.starts_with("operator")) names.insert(name);
+    }
   return names;
 }
 
