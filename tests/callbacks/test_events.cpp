@@ -87,6 +87,81 @@ TEST_CASE("counters say where the run is, and the model is in the right mode") {
   CHECK(learn.state.iteration == 6);
 }
 
+TEST_CASE("every event of two epochs finds the state and the flags that it should") {
+  // One line per event: where the run is, what there is to read, and the flags.
+  struct Record : Trace {
+    explicit Record(bool last) : last(last) {}
+    bool last;  // runs after all others, MixedPrecision included
+    int order() const override { return last ? 2000 : -2000; }
+    std::vector<std::string> lines;
+    void line(Learner& learn, const std::string& event) {
+      const TrainingState& s = learn.state;
+      const Tensor weight = learn.model().parameters()[0];
+      lines.push_back(fmt::format(
+          "{} epoch={}/{} iteration={} batch={} train={} model_trains={} graph={} grad={} flags={}{}{}{}{}{}", event,
+          s.epoch, s.n_epochs, s.iteration, s.num_batch, s.train, learn.model().is_training(), grad_enabled(),
+          weight.grad().defined(), s.skip_bwd, s.skip_step, s.skip_zero, s.stop_epoch, s.stop_training,
+          s.skip_validate));
+    }
+    void on_train_begin(Learner& l) override { line(l, "train_begin"); }
+    void on_epoch_begin(Learner& l) override { line(l, "epoch_begin"); }
+    void on_batch_begin(Learner& l) override { line(l, "batch_begin"); }
+    void on_loss_begin(Learner& l) override { line(l, "loss_begin"); }
+    void on_backward_begin(Learner& l) override { line(l, "backward_begin"); }
+    void on_backward_end(Learner& l) override { line(l, "backward_end"); }
+    void on_step_end(Learner& l) override { line(l, "step_end"); }
+    void on_batch_end(Learner& l) override { line(l, "batch_end"); }
+    void on_epoch_end(Learner& l) override { line(l, "epoch_end"); }
+    void on_train_end(Learner& l, std::exception_ptr) override { line(l, "train_end"); }
+  };
+  // In the second training batch a gradient overflows: with mixed precision the step is left out.
+  for (const bool fp16 : {false, true})
+    for (const bool last : {false, true}) {
+      std::vector<std::string> expected;
+      std::string flags;
+      const auto add = [&](const char* event, int epoch, int iteration, int batch, bool train, bool trains, bool graph,
+                           bool grad) {
+        expected.push_back(
+            fmt::format("{} epoch={}/2 iteration={} batch={} train={} model_trains={} graph={} grad={} flags={}", event,
+                        epoch, iteration, batch, train, trains, graph, grad, flags));
+      };
+      std::string none;
+      for (int i = 0; i < 6; ++i) none += fmt::format("{}", false);
+      flags = none;
+      add("train_begin", 0, 0, 0, false, true, true, false);
+      for (int epoch = 0; epoch < 2; ++epoch) {
+        add("epoch_begin", epoch, 3 * epoch, 0, true, true, true, false);
+        for (int b = 0; b < 3; ++b) {
+          const int i = 3 * epoch + b;
+          add("batch_begin", epoch, i, b, true, true, true, false);
+          add("loss_begin", epoch, i, b, true, true, true, false);
+          add("backward_begin", epoch, i, b, true, true, true, false);
+          const std::string skipped = fmt::format("{}{}{}{}{}{}", false, true, false, false, false, false);
+          if (fp16 && i == 1 && last) flags = skipped;
+          add("backward_end", epoch, i, b, true, true, true, true);
+          if (fp16 && i == 1) flags = skipped;
+          add("step_end", epoch, i, b, true, true, true, true);
+          add("batch_end", epoch, i, b, true, true, true, false);
+          flags = none;
+        }
+        for (int b = 0; b < 2; ++b)
+          for (const char* event : {"batch_begin", "loss_begin", "batch_end"})
+            add(event, epoch, 3 * epoch + 3, 3, false, false, false, false);
+        add("epoch_end", epoch, 3 * epoch + 3, 3, true, true, true, false);
+      }
+      add("train_end", 2, 6, 3, true, true, true, false);
+
+      nn::Sequential model = small_mlp();
+      const auto record = std::make_shared<Record>(last);
+      const auto overflow = std::make_shared<Overflow>(fp16 ? std::set<std::int64_t>{1} : std::set<std::int64_t>{});
+      Learner learn(small_data(), model, nn::cross_entropy, {.callbacks = {record, overflow}, .silent = true});
+      if (fp16) learn.to_fp16();
+      learn.fit(2);
+      REQUIRE(record->lines.size() == expected.size());
+      for (std::size_t i = 0; i < expected.size(); ++i) CHECK(record->lines[i] == expected[i]);
+    }
+}
+
 TEST_CASE("callbacks run by order, equal ones as they were added") {
   nn::Sequential model = small_mlp();
   std::string order;
