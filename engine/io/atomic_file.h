@@ -6,7 +6,7 @@
 namespace halfgrad {
 
 /// A file that is written piece by piece, and so that at any moment, a crash included, `path` holds either all of its
-/// old contents or all of the new: the pieces go into a temporary file beside it, which commit() flushes to the disk
+/// old contents or all of the new: the pieces go into a temporary file in its folder, which commit() flushes to the disk
 /// and renames. Destroyed without commit(), it leaves `path` as it was. Every member throws Error that names the file.
 class AtomicFile {
  public:
@@ -22,10 +22,11 @@ class AtomicFile {
  private:
   void check_open() const;
   [[noreturn]] void fail_because(const char* what) const;
+  void name_it();
 
   std::string path_;
-  std::string temporary_;  // empty once the file is in its place
-  int descriptor_;
+  std::string temporary_;  // its name until it is in its place; empty while it has none
+  int descriptor_ = -1;    // -1 once it is in its place
 };
 
 /// The same for contents that are in memory as a whole.

@@ -47,7 +47,6 @@ TEST_CASE("a file written in pieces appears when it is committed, and not before
     AtomicFile file(path);
     file.write("one ");
     CHECK(contents(path) == "old");
-    CHECK(folder.files() == 2);
     file.write({});
     file.write("two");
     file.commit();
