@@ -203,14 +203,21 @@ void Learner::remove(const CallbackPtr& callback) { std::erase(callbacks_, callb
 
 void Learner::fit_one_cycle(int epochs, LearningRates max_lr, const OneCycleOptions& options,
                             std::optional<double> wd) {
-  const auto schedule = std::make_shared<OneCycle>(max_lr.for_groups(optimizer().groups().size()), options);
+  fit_with(std::make_shared<OneCycle>(max_lr, options), epochs, max_lr, wd);
+}
+
+void Learner::fit_flat_cos(int epochs, LearningRates lr, const FlatCosOptions& options, std::optional<double> wd) {
+  fit_with(std::make_shared<FlatCos>(lr, options), epochs, lr, wd);
+}
+
+void Learner::fit_with(CallbackPtr schedule, int epochs, const LearningRates& lr, std::optional<double> wd) {
   struct WhileRunning {
     WhileRunning(Learner& learn, CallbackPtr callback) : learn(learn), callback(callback) { learn.add(callback); }
     ~WhileRunning() { learn.remove(callback); }
     Learner& learn;
     CallbackPtr callback;
   } guard(*this, schedule);
-  fit(epochs, max_lr, wd);
+  fit(epochs, lr, wd);
 }
 
 Tensor Learner::predict(const Tensors& inputs) {

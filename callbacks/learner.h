@@ -63,6 +63,7 @@ class Learner {
   void fit(int epochs, LearningRates lr, std::optional<double> wd = {});
   void fit_one_cycle(int epochs, LearningRates max_lr, const OneCycleOptions& options = {},
                      std::optional<double> wd = {});
+  void fit_flat_cos(int epochs, LearningRates lr, const FlatCosOptions& options = {}, std::optional<double> wd = {});
 
   /// The range test of lr_finder.h. Afterwards everything is as it was, bit for bit: weights, optimizer, loss scale,
   /// random numbers, callbacks.
@@ -156,6 +157,7 @@ class Learner {
   Tensor loss() const;
   /// Of each sample by itself.
   std::vector<double> losses_of(const Tensor& outputs, const Tensor& targets) const;
+  void fit_with(CallbackPtr schedule, int epochs, const LearningRates& lr, std::optional<double> wd);
   void set_rates(const LearningRates& lr, double wd);
   void continue_run();
   void zero_grad();

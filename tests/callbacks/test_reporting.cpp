@@ -1,10 +1,9 @@
-// Metrics, Recorder, OneCycle and what is printed.
+// Metrics, Recorder and what is printed.
 
 #include <iostream>
 #include <sstream>
 
 #include "callbacks/progress.h"
-#include "optim/anneal.h"
 #include "training.h"
 
 using namespace halfgrad;
@@ -56,49 +55,6 @@ TEST_CASE("the smoothed loss is fastai's debiased average") {
   const double before = average / (1 - std::pow(0.98, 5));
   CHECK(smoother.add(inf) == doctest::Approx(before));  // of a batch that is skipped
   CHECK(std::isnan(Smoother().add(NAN)));
-}
-
-TEST_CASE("one cycle: rates and momentum as fastai's, per layer group, momentum as before at the end") {
-  nn::Sequential model = small_mlp();
-  Learner learn(small_data(), model, nn::cross_entropy, {.silent = true});
-  const Tensors p = model.parameters();
-  learn.optimizer().regroup({{.params = {p[0], p[1]}}, {.params = {p[2], p[3], p[4], p[5]}}});
-  for (const bool fp16 : {false, true}) {
-    if (fp16) learn.to_fp16();
-    learn.fit_one_cycle(4, {1e-3, 1e-2});  // 12 batches: 3 up, 9 down
-    const Recorder& r = learn.recorder();
-    REQUIRE(r.lrs.size() == 12);
-    CHECK(r.lrs[0] == doctest::Approx(1e-2 / 25));
-    CHECK(r.lrs[1] == doctest::Approx(optim::anneal_cos(1e-2 / 25, 1e-2, 1.0 / 3)));
-    CHECK(r.lrs[3] == doctest::Approx(1e-2));
-    CHECK(r.lrs[11] == doctest::Approx(optim::anneal_cos(1e-2, 1e-2 / 25e4, 8.0 / 9)));
-    CHECK(r.moms[0] == doctest::Approx(0.95));
-    CHECK(r.moms[3] == doctest::Approx(0.85));
-    CHECK(r.moms[11] == doctest::Approx(optim::anneal_cos(0.85, 0.95, 8.0 / 9)));
-    CHECK(learn.optimizer().groups()[0].lr == doctest::Approx(r.lrs[11] / 10));
-    CHECK(learn.optimizer().groups()[0].momentum == 0.9);
-  }
-  learn.fit_one_cycle(1, 1e-2, {.moms = {0.8, 0.7}, .div_factor = 10, .pct_start = 0, .final_div = 100});
-  CHECK(learn.recorder().lrs[0] == doctest::Approx(1e-2));
-  CHECK(learn.recorder().moms[0] == doctest::Approx(0.7));
-  learn.fit_one_cycle(1, 1e-2, {.pct_start = 1});
-  CHECK(learn.recorder().lrs[0] == doctest::Approx(1e-2 / 25));
-  CHECK_THROWS_AS(learn.fit_one_cycle(1, 1e-2, {.div_factor = 0}), Error);
-  CHECK_THROWS_AS(learn.fit_one_cycle(1, 1e-2, {.pct_start = 2}), Error);
-  CHECK_THROWS_AS(learn.fit_one_cycle(1, -1.0), Error);
-}
-
-TEST_CASE("one rate per layer group") {
-  CHECK(LearningRates(0.5).for_groups(3) == std::vector<double>{0.5, 0.5, 0.5});
-  CHECK(LearningRates({1, 2}).for_groups(2) == std::vector<double>{1, 2});
-  const std::vector<double> range = LearningRates{1e-4, 1e-2}.for_groups(3);
-  CHECK(range[0] == doctest::Approx(1e-4));
-  CHECK(range[1] == doctest::Approx(1e-3));
-  CHECK(range[2] == doctest::Approx(1e-2));
-  CHECK(LearningRates{1e-4, 1e-2}.for_groups(1) == std::vector<double>{1e-2});
-  CHECK_THROWS_AS(LearningRates({1, 2, 3, 4}).for_groups(3), Error);
-  CHECK_THROWS_AS(LearningRates(NAN).for_groups(1), Error);
-  CHECK_THROWS_AS(LearningRates(-1.0).for_groups(1), Error);
 }
 
 TEST_CASE("rates and weight decay: what fit is given, else the Learner's, else the optimizer's") {
