@@ -66,6 +66,20 @@ std::optional<double> steepest(const std::vector<double>& lrs, const std::vector
 }
 }  // namespace
 
+void LrFindResult::plot(const std::string& path) const {
+  const auto [first, last] = shown(losses.size());
+  const auto part = [first = first, last = last](const std::vector<double>& all) {
+    return std::vector(all.begin() + static_cast<std::ptrdiff_t>(first),
+                       all.begin() + static_cast<std::ptrdiff_t>(last));
+  };
+  save_chart({.title = "Learning rate range test",
+              .x_label = "learning rate",
+              .y_label = "loss",
+              .curves = {{"loss", part(lrs), part(losses)}},
+              .log_x = true},
+             path);
+}
+
 LrFindResult LRFinder::result() const { return {lrs_, losses_, steepest(lrs_, losses_)}; }
 
 LrFindResult Learner::lr_find(const LrFindOptions& options) {

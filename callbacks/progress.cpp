@@ -24,9 +24,7 @@ std::string format_seconds(double seconds) {
 Progress::Progress() : Progress(std::cout, isatty(STDOUT_FILENO) == 1) {}
 
 void Progress::on_train_begin(Learner& learn) {
-  std::vector<std::string> names = {"epoch", "train_loss", "valid_loss"};
-  for (const Metric& metric : learn.metrics()) names.push_back(metric.name);
-  names.push_back("time");
+  const std::vector<std::string> names = learn.recorder().columns();
   widths_.clear();
   for (const std::string& name : names) widths_.push_back(std::max<std::size_t>(name.size(), 8));
   print_row(names);
@@ -54,12 +52,8 @@ void Progress::on_batch_end(Learner& learn) {
 }
 
 void Progress::on_epoch_end(Learner& learn) {
-  const Recorder::Epoch& epoch = learn.recorder().epochs.back();
-  std::vector<std::string> cells = {std::to_string(learn.state.epoch), fmt::format("{:.6f}", epoch.train_loss)};
-  for (const double value : epoch.metrics) cells.push_back(fmt::format("{:.6f}", value));
-  cells.resize(widths_.size() - 1, "-");  // what was not validated
-  cells.push_back(format_seconds(epoch.seconds));
-  print_row(cells);
+  const Recorder& recorder = learn.recorder();
+  print_row(recorder.row(recorder.epochs.size() - 1));
 }
 
 void Progress::on_train_end(Learner&, std::exception_ptr) { clear_bar(); }

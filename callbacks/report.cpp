@@ -6,7 +6,6 @@
 
 #include "callbacks/learner.h"
 #include "callbacks/plot.h"
-#include "callbacks/progress.h"
 
 namespace halfgrad {
 
@@ -38,19 +37,9 @@ std::string row(const std::vector<std::string>& cells, const char* tag) {
   return out + "</tr>\n";
 }
 
-std::string epoch_table(const Learner& learn) {
-  std::vector<std::string> heads = {"epoch", "train_loss", "valid_loss"};
-  for (const Metric& metric : learn.metrics()) heads.push_back(metric.name);
-  heads.push_back("time");
-  std::string out = "<table>\n" + row(heads, "th");
-  int number = 0;
-  for (const Recorder::Epoch& epoch : learn.recorder().epochs) {
-    std::vector<std::string> cells = {std::to_string(number++), fmt::format("{:.6f}", epoch.train_loss)};
-    for (double value : epoch.metrics) cells.push_back(fmt::format("{:.6f}", value));
-    cells.resize(heads.size() - 1, "-");
-    cells.push_back(format_seconds(epoch.seconds));
-    out += row(cells, "td");
-  }
+std::string epoch_table(const Recorder& run) {
+  std::string out = "<table>\n" + row(run.columns(), "th");
+  for (std::size_t epoch = 0; epoch < run.epochs.size(); ++epoch) out += row(run.row(epoch), "td");
   return out + "</table>\n";
 }
 
@@ -60,15 +49,10 @@ std::string curve(const char* title, const char* y_label, std::vector<Curve> cur
     std::iota(c.x.begin(), c.x.end(), 0.0);
   }
   const auto svg = draw_svg({.title = title, .x_label = "iteration", .y_label = y_label, .curves = std::move(curves)});
-  if (!svg) return fmt::format("<p>{}: no curve, since gnuplot is not installed (Debian: gnuplot-nox).</p>\n", title);
+  if (!svg)
+    return fmt::format(
+        "<p>{}: no curve, since there are no numbers or gnuplot is not installed (Debian: gnuplot-nox).</p>\n", title);
   return "<div>" + svg->substr(svg->find("<svg")) + "</div>\n";
-}
-
-std::vector<double> smoothed(const std::vector<double>& losses) {
-  Smoother smoother;
-  std::vector<double> out;
-  for (double loss : losses) out.push_back(smoother.add(loss));
-  return out;
 }
 
 }  // namespace
@@ -82,7 +66,7 @@ std::string html_report(Learner& learn) {
       ".8em;text-align:right;"
       "border-bottom:1px solid "
       "#ccc}pre{background:#f4f4f4;padding:1em;overflow:auto}</style></head><body>\n<h1>Training report</h1>\n";
-  out += epoch_table(learn);
+  out += epoch_table(run);
   if (const MixedPrecision* precision = learn.mixed_precision()) {
     const LossScaler& scaler = precision->scaler();
     out += fmt::format("<p>Mixed precision: {} loss scale {}, {} of {} steps skipped.</p>\n",
@@ -90,7 +74,7 @@ std::string html_report(Learner& learn) {
   } else {
     out += "<p>Single precision.</p>\n";
   }
-  out += curve("Training loss", "loss", {{"loss", {}, run.losses}, {"smoothed", {}, smoothed(run.losses)}});
+  out += curve("Training loss", "loss", {{"loss", {}, run.losses}, {"smoothed", {}, run.smoothed_losses()}});
   out += curve("Learning rate", "learning rate", {{"learning rate", {}, run.lrs}});
   out += curve("Momentum", "momentum", {{"momentum", {}, run.moms}});
   out += "<h2>Model</h2>\n<pre>" + escaped(learn.model().str()) + "</pre>\n</body></html>\n";

@@ -1,20 +1,17 @@
 #include <doctest/doctest.h>
-#include <unistd.h>
 
 #include <cmath>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 
 #include "callbacks/learner.h"
 #include "callbacks/plot.h"
 #include "callbacks/report.h"
 #include "data/synthetic.h"
+#include "gnuplot.h"
 #include "nn/nn.h"
 #include "optim/sgd.h"
 
 using namespace halfgrad;
+using namespace halfgrad::test;
 
 namespace {
 
@@ -27,14 +24,6 @@ std::string report_of(bool fp16) {
   learn.fit_one_cycle(2, 0.1);
   return html_report(learn);
 }
-
-struct WithoutGnuplot {  // a PATH in which a shell finds nothing
-  std::string path = std::getenv("PATH");
-  WithoutGnuplot() { setenv("PATH", "/nowhere", 1); }
-  ~WithoutGnuplot() { setenv("PATH", path.c_str(), 1); }
-};
-
-bool has_gnuplot() { return draw_svg({.title = "probe", .curves = {{"a", {0, 1}, {0, 1}}}}).has_value(); }
 
 }  // namespace
 
