@@ -1,8 +1,17 @@
 #pragma once
 // All of halfgrad.
 
+#include "callbacks/activation_stats.h"
+#include "callbacks/bn_freeze.h"
+#include "callbacks/csv_logger.h"
+#include "callbacks/gradients.h"
 #include "callbacks/learner.h"
+#include "callbacks/mixup.h"
+#include "callbacks/plot.h"
 #include "callbacks/schedule.h"
+#include "callbacks/show_graph.h"
+#include "callbacks/stop_after.h"
+#include "callbacks/trackers.h"
 #include "data/fashion_mnist.h"
 #include "data/idx.h"
 #include "data/loader.h"
