@@ -8,6 +8,7 @@
 #include "callbacks/learner.h"
 #include "callbacks/mixup.h"
 #include "callbacks/plot.h"
+#include "callbacks/save_model.h"
 #include "callbacks/schedule.h"
 #include "callbacks/show_graph.h"
 #include "callbacks/stop_after.h"

@@ -11,6 +11,7 @@
 #include "callbacks/lr_finder.h"
 #include "callbacks/mixup.h"
 #include "callbacks/progress.h"
+#include "callbacks/save_model.h"
 #include "callbacks/show_graph.h"
 #include "callbacks/stop_after.h"
 #include "callbacks/trackers.h"
@@ -40,6 +41,11 @@ Action with(Arguments... arguments) {
 void with_csv_logger(Learner& learn) {
   static const Folder folder;
   learn.add(std::make_shared<CSVLogger>(folder.path / "log.csv"));
+}
+
+void with_save_model(Learner& learn) {
+  static const Folder folder;
+  learn.add(std::make_shared<SaveModel>(SaveModelOptions{.path = folder.path / "best", .load_best = false}));
 }
 
 std::ostringstream printed;
@@ -74,6 +80,7 @@ const std::vector<Case> cases = {
     {"Progress", Effect::none, with_progress},
     {"Recorder", Effect::none, nothing},  // every Learner has one
     {"ReduceLROnPlateau", Effect::none, with<ReduceLROnPlateau>(ReduceLROnPlateauOptions{.patience = 99})},
+    {"SaveModel", Effect::none, with_save_model},
     {"ShowGraph", Effect::none, with_graph},
     {"StopAfterNBatches", Effect::none, with<StopAfterNBatches>(kBatches)},
     {"TerminateOnNaN", Effect::none, with<TerminateOnNaN>()},

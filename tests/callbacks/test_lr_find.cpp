@@ -38,11 +38,13 @@ TEST_CASE("lr_find restores everything, bit for bit, in every precision and wher
       }
       const GeneratorState random = default_generator().state();
       learn.save(a);
+      const std::vector<double> losses = learn.recorder().losses;
       const double smooth = learn.state.smooth_loss;
       const LrFindResult result = learn.lr_find({.num_it = 40});
       CHECK(result.lrs.size() > 10);
       learn.save(b);
       CHECK(contents(a) == contents(b));
+      CHECK(learn.recorder().losses == losses);
       CHECK(learn.state.smooth_loss == smooth);
       CHECK(default_generator().state() == random);
 

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "callbacks/learner.h"
+#include "callbacks/save_model.h"
 #include "engine/ops/elementwise.h"
 #include "engine/random.h"
 #include "nn/nn.h"
@@ -12,15 +13,6 @@
 using namespace halfgrad;
 
 namespace {
-
-struct SaveOften : Callback {
-  explicit SaveOften(std::string path) : path(std::move(path)) {}
-  std::string path;
-  int order() const override { return 1000; }
-  void on_batch_end(Learner& learn) override {
-    if (learn.state.train && learn.state.iteration % 2 == 1) learn.save(path);
-  }
-};
 
 std::uint64_t fingerprint(const Tensor& x, std::uint64_t hash) {  // FNV-1a of the bytes
   const Tensor dense = x.detach().contiguous();
@@ -35,8 +27,9 @@ void run(const std::string& path, bool fp16) {
   nn::Sequential model(nn::Linear(16, 32), nn::BatchNorm1d(32), nn::ReLU(), nn::Dropout(0.25), nn::Linear(32, 4));
   const Tensor x = randn({256, 16});
   const data::DataLoader loader(data::TensorDataset(x, randint(0, 4, {256})), {.batch_size = 16, .shuffle = true});
+  const SaveModelOptions often{.path = path, .every = SaveModelOptions::Every::batches, .batches = 2};
   Learner learn({loader, {}}, model, nn::cross_entropy,
-                {.callbacks = {std::make_shared<SaveOften>(path)}, .silent = true});
+                {.callbacks = {std::make_shared<SaveModel>(often)}, .silent = true});
   if (fp16) learn.to_fp16({.max_noskip = 10});
   if (std::filesystem::exists(path)) learn.resume(path);
   learn.fit_one_cycle(3, 1e-2);
