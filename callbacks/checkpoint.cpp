@@ -70,7 +70,7 @@ std::vector<NamedEntry> named_entries(const nn::Module& model, const optim::Opti
     for (const optim::Entry& entry : group.entries) {
       const auto name = names.find(entry.param.impl());
       check(name != names.end(), "checkpoint: a parameter of shape {} of the optimizer is not in the model",
-            entry.param.shape().str());
+            entry.param.shape());
       result.push_back({name->second, &entry});
     }
   return result;

@@ -58,7 +58,7 @@ ClassificationInterpretation::ClassificationInterpretation(const Tensor& scores,
   check(is_classification(scores, targets) && scores.size(0) == targets.size(0) &&
             static_cast<std::size_t>(scores.size(0)) == losses_.size() && scores.size(1) > 0,
         "interpret: scores are {}, targets {} {}, losses {}; expected [N, C], i64 [N] and N: this is for classifiers",
-        scores.shape().str(), targets.defined() ? name_of(targets.dtype()) : "undefined",
+        scores.shape(), targets.defined() ? name_of(targets.dtype()) : "undefined",
         targets.defined() ? targets.shape().str() : "", losses_.size());
   n_classes_ = scores.size(1);
   if (classes_.empty())

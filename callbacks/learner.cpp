@@ -252,7 +252,7 @@ void Learner::set_optimizers(std::vector<std::unique_ptr<optim::Optimizer>> opti
     for (const optim::ParamGroup& group : optimizer->groups())
       for (const optim::Entry& entry : group.entries)
         check(seen.insert(entry.param.impl()).second, "set_optimizers: a parameter of shape {} is in two optimizers",
-              entry.param.shape().str());
+              entry.param.shape());
   }
   optimizers_ = std::move(optimizers);
   active_ = 0;

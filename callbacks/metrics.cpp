@@ -13,8 +13,8 @@ void check_classes(const char* name, const Tensor& output, const Tensor& target)
   Shape expected = output.shape();
   if (output.rank() >= 2) expected.erase(1);
   check(output.rank() >= 2 && target.dtype() == i64 && target.shape() == expected,
-        "{}: output {} and target {} {}; expected scores [N, C, *] and class indices i64 [N, *]", name,
-        output.shape().str(), name_of(target.dtype()), target.shape().str());
+        "{}: output {} and target {} {}; expected scores [N, C, *] and class indices i64 [N, *]", name, output.shape(),
+        name_of(target.dtype()), target.shape());
 }
 
 double share_of(const Tensor& condition) { return mean(cast(condition, f32)).item(); }
@@ -58,7 +58,7 @@ Metric top_k_accuracy(std::int64_t k) {
 
 const Metric mse{"mse", [](const Tensor& output, const Tensor& target) {
                    check(output.shape() == target.shape(), "mse: output {} and target {} differ in shape",
-                         output.shape().str(), target.shape().str());
+                         output.shape(), target.shape());
                    return mean(square(cast(output, f32) - cast(target, f32))).item();
                  }};
 

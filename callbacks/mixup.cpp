@@ -43,7 +43,7 @@ Tensor probabilities(const Tensor& classes, const Tensor& output) {
   check(classes.dtype() == i64 && output.rank() == classes.rank() + 1,
         "MixUp: the target is {} {} and the output {}; expected class indices i64 [N, *] for scores [N, C, *], or a "
         "floating target",
-        name_of(classes.dtype()), classes.shape().str(), output.shape().str());
+        name_of(classes.dtype()), classes.shape(), output.shape());
   Shape dims = {0, classes.rank()};  // one_hot has the classes in the last dimension
   for (std::int64_t dim = 1; dim < classes.rank(); ++dim) dims.push_back(dim);
   return cast(one_hot(classes, output.size(1)).permute(dims), f32);
@@ -65,7 +65,7 @@ MixUp::MixUp(const MixUpOptions& options) : options_(options) {
 
 Tensor MixUp::mixed(const Tensor& x) const {
   check(x.rank() > 0 && x.size(0) == lambda_.size(0),
-        "MixUp: a tensor of the batch is {}, but the batch has {} samples", x.shape().str(), lambda_.size(0));
+        "MixUp: a tensor of the batch is {}, but the batch has {} samples", x.shape(), lambda_.size(0));
   const Tensor lambda = beside(lambda_, x);
   return cast(lambda * x + (1 - lambda) * index_select(x, 0, others_), x.dtype());
 }

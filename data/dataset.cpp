@@ -22,7 +22,7 @@ Tensor row_major(const Tensor& x, const char* kind, std::size_t number) {
   check(x.device().is_cpu(),
         "TensorDataset: {} {} is on {}, expected host memory: batches are put together on the "
         "CPU; use .to(Device::cpu())",
-        kind, number, x.device().str());
+        kind, number, x.device());
   return x.detach().contiguous();
 }
 
@@ -54,7 +54,7 @@ TensorDataset::TensorDataset(const Tensors& inputs, const Tensors& targets) {
       check(tensors[i].size(0) == size_,
             "TensorDataset: input 0 has {} rows, but {} {} has shape {}; every input and "
             "target needs one row per item",
-            size_, kind, i, tensors[i].shape().str());
+            size_, kind, i, tensors[i].shape());
     }
   };
   check_rows(inputs_, "input");

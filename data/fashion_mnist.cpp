@@ -37,11 +37,11 @@ TensorDataset fashion_mnist_dataset(bool train, const std::string& dir, std::int
   Tensor images = read_idx(images_path);
   check(images.dtype() == u8 && images.rank() == 3 && images.size(1) == 28 && images.size(2) == 28,
         "fashion_mnist: '{}' holds {} {}; expected images, u8 [N, 28, 28]", images_path, name_of(images.dtype()),
-        images.shape().str());
+        images.shape());
   Tensor labels = read_idx(labels_path);
   check(labels.dtype() == u8 && labels.rank() == 1 && labels.size(0) == images.size(0),
         "fashion_mnist: '{}' holds {} {}; expected a label for each of the {} images, u8", labels_path,
-        name_of(labels.dtype()), labels.shape().str(), images.size(0));
+        name_of(labels.dtype()), labels.shape(), images.size(0));
   for (std::int64_t i = 0; i < labels.numel(); ++i) {
     const int label = labels.data<std::uint8_t>()[i];
     check(label < 10, "fashion_mnist: '{}' has the label {} for image {}; expected 0 to 9", labels_path, label, i);

@@ -134,12 +134,12 @@ Tensor read_idx(const std::string& path) {
   Bytes body;
   file.read(body, static_cast<std::uint64_t>(bytes));
   check(std::ssize(body) == bytes,
-        "read_idx: '{}' is cut off: its shape {} of {} takes {} bytes, found {}; get the file again", path, shape.str(),
+        "read_idx: '{}' is cut off: its shape {} of {} takes {} bytes, found {}; get the file again", path, shape,
         name_of(type->dtype), bytes, body.size());
   Bytes rest;
   file.read(rest, 1);  // also checks the checksum behind the last byte
   check(rest.empty(), "read_idx: '{}' goes on after its last element: its shape {} takes {} bytes of data, found more",
-        path, shape.str(), bytes);
+        path, shape, bytes);
 
   Tensor x = empty(shape, type->dtype);
   if (bytes > 0) type->decode(body.data(), x.numel(), x.raw_data());

@@ -51,7 +51,7 @@ void check_tensors(const Tensors& tensors, const char* kind, const std::vector<s
     check(x.defined() && x.rank() > 0 && x.size(0) == n,
           "DataLoader: asked for {} items, the dataset returned as {} {} {}; expected a tensor with one row "
           "per item",
-          n, kind, t, x.defined() ? "the shape " + x.shape().str() : "an undefined tensor");
+          n, kind, t, x);
     if (!check_finite || !x.device().is_cpu()) continue;
     const Tensor rows = x.contiguous();
     const std::int64_t at = first_not_finite(rows);

@@ -12,7 +12,7 @@ namespace {
 Tensor images_of(const Batch& batch, const char* transform) {
   check(!batch.inputs.empty(), "{}: the batch has no inputs; expected images [N, C, H, W] as the first", transform);
   const Tensor& x = batch.inputs[0];
-  check(x.rank() == 4, "{}: the first input has shape {}; expected images [N, C, H, W]", transform, x.shape().str());
+  check(x.rank() == 4, "{}: the first input has shape {}; expected images [N, C, H, W]", transform, x.shape());
   return x.contiguous();
 }
 

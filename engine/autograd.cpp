@@ -82,7 +82,7 @@ std::shared_ptr<Node> node_of(const Tensor& x) {
 void check_gradient(const Tensor& grad, const Node& target, const char* from) {
   check(grad.shape() == target.shape && grad.dtype() == target.dtype,
         "backward: {} gave its input '{}' a gradient of shape {} and dtype {}; expected {} and {}", from, target.name,
-        grad.shape().str(), name_of(grad.dtype()), target.shape.str(), name_of(target.dtype));
+        grad.shape(), name_of(grad.dtype()), target.shape, name_of(target.dtype));
 }
 
 Tensor run_hooks(const std::vector<std::pair<int, Tensor::Hook>>& hooks, Tensor grad, const Node& node) {
@@ -103,7 +103,7 @@ class Pass {
     root_ = node_of(output);
     for (const Tensor& x : wanted) {
       captures_.push_back(node_of(x));
-      check(captures_.back() != nullptr, "grad: an input of shape {} does not require a gradient", x.shape().str());
+      check(captures_.back() != nullptr, "grad: an input of shape {} does not require a gradient", x.shape());
     }
     results_.resize(wanted.size());
     plan();
@@ -214,14 +214,14 @@ Tensor root_gradient(const Tensor& output, const Tensor& gradient) {
   check(output.requires_grad(),
         "backward: the tensor of shape {} does not require a gradient, nor does anything it was "
         "made from; call requires_grad_() on a leaf first",
-        output.shape().str());
+        output.shape());
   if (gradient.defined()) {
     check(gradient.shape() == output.shape(), "backward: the gradient has shape {}; expected that of the tensor, {}",
-          gradient.shape().str(), output.shape().str());
+          gradient.shape(), output.shape());
     return gradient.to(output.dtype());
   }
   check(output.numel() == 1, "backward: the tensor has shape {}; a gradient must be given unless it has one element",
-        output.shape().str());
+        output.shape());
   return ones_like(output);
 }
 
@@ -253,11 +253,11 @@ void check_in_place(const Tensor& x, const char* op) {
   check(!needs_grad(x),
         "{}: a tensor of shape {} that requires a gradient cannot be changed in place while gradients are "
         "recorded; do it under NoGrad or use the op that returns a new tensor",
-        op, x.shape().str());
+        op, x.shape());
   check(!repeats_memory(x),
         "{}: several elements of the tensor of shape {} and strides {} are the same memory, because it was "
         "expanded; clone() it before changing it in place",
-        op, x.shape().str(), x.strides().str());
+        op, x.shape(), x.strides());
 }
 
 Saved::Saved(const Tensor& x) : tensor_(x) {
@@ -272,7 +272,7 @@ const Tensor& Saved::get(const char* op) const {
           "backward of {}: a tensor of shape {} that it needs was changed in place after the forward (version {}, "
           "saved at "
           "{}); clone it before the change",
-          op, tensor_.shape().str(), tensor_.version(), version_);
+          op, tensor_.shape(), tensor_.version(), version_);
   return tensor_;
 }
 
@@ -328,7 +328,7 @@ Tensors grad(const Tensor& output, const Tensors& inputs, const Tensor& gradient
 }
 
 int Tensor::register_hook(Hook hook) const {
-  check(requires_grad(), "register_hook: the tensor of shape {} does not require a gradient", shape().str());
+  check(requires_grad(), "register_hook: the tensor of shape {} does not require a gradient", shape());
   thread_local int next_id = 0;
   auto& hooks = impl_->grad_fn ? impl_->grad_fn->hooks : impl_->hooks;
   hooks.emplace_back(++next_id, std::move(hook));

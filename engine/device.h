@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "engine/error.h"
+
 namespace halfgrad {
 
 /// Where a tensor's memory lives: `Device::cpu()` or `Device::cuda(index)`.
@@ -22,3 +24,11 @@ struct Device {
 Device parse_device(const std::string& text);
 
 }  // namespace halfgrad
+
+template <>
+struct fmt::formatter<halfgrad::Device> : halfgrad::TextFormatter {
+  template <class Context>
+  auto format(const halfgrad::Device& device, Context& context) const {
+    return write(device.str(), context);
+  }
+};

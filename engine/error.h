@@ -4,10 +4,21 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <stdexcept>
 #include <string>
 
 namespace halfgrad {
+
+/// Base of our types' formatters, so that the text of an error takes a shape or a tensor as it is, and a string is made of
+/// it only when there is an error. No options between the braces.
+struct TextFormatter {
+  constexpr auto parse(fmt::format_parse_context& context) { return context.begin(); }
+  template <class Context>
+  static auto write(const std::string& text, Context& context) {
+    return std::copy(text.begin(), text.end(), context.out());
+  }
+};
 
 class Error : public std::runtime_error {
  public:

@@ -12,13 +12,13 @@ Tensor empty_strided(const Shape& shape, const Strides& strides, DType dtype, De
   std::int64_t last = 0;  // offset of the last element
   bool is_empty = false;
   for (std::size_t d = 0; d < shape.size(); ++d) {
-    check(shape[d] >= 0 && strides[d] >= 0, "empty: the shape {} or the strides {} have a negative entry", shape.str(),
-          strides.str());
+    check(shape[d] >= 0 && strides[d] >= 0, "empty: the shape {} or the strides {} have a negative entry", shape,
+          strides);
     is_empty = is_empty || shape[d] == 0;
     std::int64_t extent = 0;
     check(shape[d] == 0 || (!__builtin_mul_overflow(shape[d] - 1, strides[d], &extent) &&
                             !__builtin_add_overflow(last, extent, &last) && last < INT64_MAX / 16),
-          "empty: the shape {} asks for more memory than there is", shape.str());
+          "empty: the shape {} asks for more memory than there is", shape);
   }
   auto impl = std::make_shared<TensorImpl>();
   impl->shape = shape;
@@ -33,7 +33,7 @@ Tensor empty(const Shape& shape, DType dtype, Device device) {
   std::int64_t n = 1;
   bool overflow = false;
   for (std::int64_t size : shape) overflow = overflow || (size > 0 && __builtin_mul_overflow(n, size, &n));
-  check(!overflow, "empty: the shape {} asks for more memory than there is", shape.str());
+  check(!overflow, "empty: the shape {} asks for more memory than there is", shape);
   return empty_strided(shape, contiguous_strides(shape), dtype, device);
 }
 
@@ -112,7 +112,7 @@ Tensor rand_like(const Tensor& x) { return empty_like(x).uniform_(); }
 Tensor randn_like(const Tensor& x) { return empty_like(x).normal_(); }
 
 Tensor from_host(const void* values, std::int64_t n, DType dtype, const Shape& shape) {
-  check(shape.numel() == n, "from_vector: {} values do not fill the shape {}", n, shape.str());
+  check(shape.numel() == n, "from_vector: {} values do not fill the shape {}", n, shape);
   Tensor x = empty(shape, dtype);
   if (n > 0) std::memcpy(x.raw_data(), values, static_cast<std::size_t>(n) * size_of(dtype));
   return x;

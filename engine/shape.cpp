@@ -65,7 +65,7 @@ Shape broadcast_shapes(const Shape& a, const Shape& b, const char* op) {
     check(x == y || x == 1 || y == 1,
           "{}: shapes {} and {} do not broadcast: counted from the last, dimension {} is {} against {}; sizes must be "
           "equal or 1",
-          op, a.str(), b.str(), i + 1, x, y);
+          op, a, b, i + 1, x, y);
     out[out.size() - 1 - i] = x == 1 ? y : x;
   }
   return out;
@@ -86,8 +86,7 @@ Shape normalize_dims(const Shape& dims, int rank, const char* op) {
   }
   for (std::int64_t dim : dims) {
     const int d = normalize_dim(dim, rank, op);
-    check(std::find(out.begin(), out.end(), d) == out.end(), "{}: dimension {} is named twice in {}", op, d,
-          dims.str());
+    check(std::find(out.begin(), out.end(), d) == out.end(), "{}: dimension {} is named twice in {}", op, d, dims);
     if (rank > 0) out.push_back(d);
   }
   std::sort(out.begin(), out.end());

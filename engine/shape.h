@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/error.h"
+
 namespace halfgrad {
 
 /// A list of integers with room for six without the heap. Used for shapes, strides and lists of dimensions.
@@ -99,3 +101,11 @@ Shape reduced_shape(const Shape& shape, const Shape& dims, bool keepdim);
 Strides broadcast_strides(const Shape& shape, const Strides& strides, const Shape& target);
 
 }  // namespace halfgrad
+
+template <>
+struct fmt::formatter<halfgrad::Shape> : halfgrad::TextFormatter {
+  template <class Context>
+  auto format(const halfgrad::Shape& shape, Context& context) const {
+    return write(shape.str(), context);
+  }
+};

@@ -65,8 +65,7 @@ View Tensor::view_of_data() const {
 }
 
 void Tensor::require_host(DType expected, const char* op) const {
-  check(device().is_cpu(), "{}: the tensor is on {}; copy it to the cpu first with to(Device::cpu())", op,
-        device().str());
+  check(device().is_cpu(), "{}: the tensor is on {}; copy it to the cpu first with to(Device::cpu())", op, device());
   check(dtype() == expected, "{}: the tensor is {}, asked for as {}; convert it first with to({})", op,
         name_of(dtype()), name_of(expected), name_of(expected));
 }
@@ -120,7 +119,7 @@ Tensor Tensor::contiguous() const {
 }
 
 Tensor Tensor::channels_last() const {
-  check(rank() == 4, "channels_last: the tensor has shape {}; expected rank 4, (N, C, H, W)", shape().str());
+  check(rank() == 4, "channels_last: the tensor has shape {}; expected rank 4, (N, C, H, W)", shape());
   if (is_channels_last()) return *this;
   const std::int64_t c = shape()[1], h = shape()[2], w = shape()[3];
   Tensor y = empty_strided(shape(), {h * w * c, 1, w * c, c}, dtype(), device());
@@ -160,7 +159,7 @@ Tensor without_overlap(const Tensor& dst, const Tensor& src) {
 
 View broadcast_view(const Tensor& src, const Shape& target, const char* op) {
   check(broadcast_shapes(src.shape(), target, op) == target, "{}: a tensor of shape {} does not broadcast to shape {}",
-        op, src.shape().str(), target.str());
+        op, src.shape(), target);
   View view = src.view_of_data();
   view.strides = broadcast_strides(src.shape(), src.strides(), target);
   view.shape = target;
@@ -265,12 +264,15 @@ Tensor& Tensor::requires_grad_(bool on) {
   return *this;
 }
 
+std::string Tensor::describe() const {
+  return defined() ? fmt::format("{} {}", name_of(dtype()), shape()) : "undefined";
+}
+
 void Tensor::set_grad(const Tensor& grad) {
   TensorImpl& impl = deref(impl_);
   check(!grad.defined() || (grad.shape() == impl.shape && grad.dtype() == impl.dtype),
-        "set_grad: the gradient has shape {} and dtype {}; expected those of the tensor, {} and {}",
-        grad.defined() ? grad.shape().str() : "", grad.defined() ? name_of(grad.dtype()) : "", impl.shape.str(),
-        name_of(impl.dtype));
+        "set_grad: the gradient is {}; expected the dtype and shape of the tensor, {} {}", grad, name_of(impl.dtype),
+        impl.shape);
   impl.grad = grad.shared_impl();
 }
 

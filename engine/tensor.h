@@ -72,7 +72,7 @@ class Tensor {
   /// The only element of a one-element tensor, converted to T (any of the C++ types of the dtypes).
   template <class T = double>
   T item() const {
-    check(numel() == 1, "item: the tensor has shape {}; expected exactly one element", shape().str());
+    check(numel() == 1, "item: the tensor has shape {}; expected exactly one element", shape());
     T value{};
     copy_to_host(&value, dtype_of<T>);
     return value;
@@ -91,6 +91,8 @@ class Tensor {
   }
   /// Printed as nested brackets; long dimensions are shortened.
   std::string str() const;
+  /// Dtype and shape, "f32 [2, 3]", or "undefined". Errors show tensors in this way.
+  std::string describe() const;
 
   // --- views: share storage with this tensor ---
   /// One size may be -1 and is inferred. `view` throws Error when a copy would be needed, `reshape` makes it.
@@ -283,3 +285,11 @@ struct TensorImpl {
 };
 
 }  // namespace halfgrad
+
+template <>
+struct fmt::formatter<halfgrad::Tensor> : halfgrad::TextFormatter {
+  template <class Context>
+  auto format(const halfgrad::Tensor& x, Context& context) const {
+    return write(x.describe(), context);
+  }
+};

@@ -26,21 +26,19 @@ Shape resolve_shape(const Shape& wanted, const Shape& from, const char* op) {
   int inferred = -1;
   for (int d = 0; d < shape.rank(); ++d) {
     if (shape[d] == -1) {
-      check(inferred < 0, "{}: the shape {} has more than one -1", op, wanted.str());
+      check(inferred < 0, "{}: the shape {} has more than one -1", op, wanted);
       inferred = d;
     } else {
-      check(shape[d] >= 0, "{}: the shape {} has a negative size", op, wanted.str());
+      check(shape[d] >= 0, "{}: the shape {} has a negative size", op, wanted);
       known *= shape[d];
     }
   }
   const std::int64_t n = from.numel();
   if (inferred >= 0) {
-    check(known != 0 && n % known == 0, "{}: {} elements of shape {} do not fit the shape {}", op, n, from.str(),
-          wanted.str());
+    check(known != 0 && n % known == 0, "{}: {} elements of shape {} do not fit the shape {}", op, n, from, wanted);
     shape[inferred] = n / known;
   }
-  check(shape.numel() == n, "{}: shape {} has {} elements; the shape {} needs {}", op, from.str(), n, wanted.str(),
-        shape.numel());
+  check(shape.numel() == n, "{}: shape {} has {} elements; the shape {} needs {}", op, from, n, wanted, shape.numel());
   return shape;
 }
 
@@ -101,8 +99,8 @@ Tensor Tensor::view(const Shape& wanted) const {
   const Shape target = resolve_shape(wanted, shape(), "view");
   const auto strides_now = strides_for_view(shape(), strides(), target);
   check(strides_now.has_value(),
-        "view: a tensor of shape {} with strides {} cannot be seen as {} without a copy; use reshape", shape().str(),
-        strides().str(), target.str());
+        "view: a tensor of shape {} with strides {} cannot be seen as {} without a copy; use reshape", shape(),
+        strides(), target);
   Tensor y = make_view(*this, target, *strides_now);
   const Shape before = shape();
   return record("view", y, {*this}, [before](const Tensor& dy) { return Tensors{dy.reshape(before)}; });
@@ -115,13 +113,12 @@ Tensor Tensor::reshape(const Shape& wanted) const {
 }
 
 Tensor Tensor::permute(const Shape& wanted) const {
-  check(wanted.rank() == rank(), "permute: {} names {} dimensions; the tensor of shape {} has {}", wanted.str(),
-        wanted.rank(), shape().str(), rank());
+  check(wanted.rank() == rank(), "permute: {} names {} dimensions; the tensor of shape {} has {}", wanted,
+        wanted.rank(), shape(), rank());
   Shape dims, shape_now, strides_now;
   for (std::int64_t dim : wanted) {
     const int d = normalize_dim(dim, rank(), "permute");
-    check(std::find(dims.begin(), dims.end(), d) == dims.end(), "permute: {} names dimension {} twice", wanted.str(),
-          d);
+    check(std::find(dims.begin(), dims.end(), d) == dims.end(), "permute: {} names dimension {} twice", wanted, d);
     dims.push_back(d);
     shape_now.push_back(shape()[d]);
     strides_now.push_back(strides()[d]);
@@ -140,7 +137,7 @@ Tensor Tensor::transpose(std::int64_t dim0, std::int64_t dim1) const {
 }
 
 Tensor Tensor::t() const {
-  check(rank() <= 2, "t: the tensor has shape {}; expected rank 2 or less (use transpose or permute)", shape().str());
+  check(rank() <= 2, "t: the tensor has shape {}; expected rank 2 or less (use transpose or permute)", shape());
   return rank() < 2 ? *this : transpose(0, 1);
 }
 
@@ -180,19 +177,18 @@ Tensor Tensor::select(std::int64_t dim, std::int64_t index) const {
 }
 
 Tensor Tensor::expand(const Shape& wanted) const {
-  check(wanted.rank() >= rank(), "expand: the shape {} has fewer dimensions than the tensor's, {}", wanted.str(),
-        shape().str());
+  check(wanted.rank() >= rank(), "expand: the shape {} has fewer dimensions than the tensor's, {}", wanted, shape());
   Shape target = wanted;
   const int lead = target.rank() - rank();
   for (int d = 0; d < target.rank(); ++d) {
     if (target[d] == -1) {
-      check(d >= lead, "expand: -1 keeps a size, but dimension {} of {} is new", d, wanted.str());
+      check(d >= lead, "expand: -1 keeps a size, but dimension {} of {} is new", d, wanted);
       target[d] = shape()[d - lead];
     }
     check(d < lead || shape()[d - lead] == target[d] || shape()[d - lead] == 1,
           "expand: dimension {} has size {}; expected {} or 1 to expand shape {} to {}", d - lead,
-          d < lead ? 0 : shape()[d - lead], target[d], shape().str(), wanted.str());
-    check(target[d] >= 0, "expand: the shape {} has a negative size", wanted.str());
+          d < lead ? 0 : shape()[d - lead], target[d], shape(), wanted.str());
+    check(target[d] >= 0, "expand: the shape {} has a negative size", wanted);
   }
   if (target == shape()) return *this;
   Tensor y = make_view(*this, target, broadcast_strides(shape(), strides(), target));

@@ -29,7 +29,7 @@ void Sequential::visit(Visitor& v) {
 Tensor Residual::forward(const Tensor& x) {
   const Tensor y = main()(x), skipped = shortcut()(x);
   check(y.shape() == skipped.shape(), "main gives {} but shortcut {}; a 1x1 Conv2d in the shortcut can adapt it",
-        y.shape().str(), skipped.shape().str());
+        y.shape(), skipped.shape());
   return y + skipped;
 }
 

@@ -53,13 +53,13 @@ Tensor& trunc_normal_(Tensor& x, double mean, double std, double low, double hig
 }
 
 Tensor& eye_(Tensor& x) {
-  check(x.rank() == 2, "eye_: found shape {}, expected a matrix", x.shape().str());
+  check(x.rank() == 2, "eye_: found shape {}, expected a matrix", x.shape());
   const NoGrad guard;
   return x.copy_(eye(x.size(0), x.size(1)));
 }
 
 Tensor& orthogonal_(Tensor& x, double gain) {
-  check(x.rank() >= 2 && x.numel() > 0, "orthogonal_: found shape {}, expected at least a matrix", x.shape().str());
+  check(x.rank() >= 2 && x.numel() > 0, "orthogonal_: found shape {}, expected at least a matrix", x.shape());
   const std::int64_t rows = x.size(0), columns = x.numel() / rows;
   const std::int64_t tall = std::max(rows, columns), narrow = std::min(rows, columns);
   const std::vector<double> normal = randn({tall * narrow}, f64).to_vector<double>();
@@ -79,7 +79,7 @@ Tensor& orthogonal_(Tensor& x, double gain) {
 
 Fans fans(const Tensor& weight) {
   check(weight.rank() >= 2 && weight.numel() > 0,
-        "init: the fans of a weight {} are not defined, expected [out, in, kernel...]", weight.shape().str());
+        "init: the fans of a weight {} are not defined, expected [out, in, kernel...]", weight.shape());
   const std::int64_t kernel = weight.numel() / (weight.size(0) * weight.size(1));
   return {weight.size(1) * kernel, weight.size(0) * kernel};
 }

@@ -14,7 +14,7 @@ BatchNorm::BatchNorm(std::int64_t channels, const BatchNormOptions& options) : o
 
 Tensor BatchNorm::forward(const Tensor& x) {
   check(takes_rank(x.rank()), "x is {}; BatchNorm1d takes [N, C] and [N, C, L], BatchNorm2d takes [N, C, H, W]",
-        x.shape().str());
+        x.shape());
   return batch_norm(x, weight, bias, running_mean, running_var, is_training(), options.momentum, options.eps);
 }
 
@@ -31,7 +31,7 @@ std::string BatchNorm::extra_repr() const {
 
 LayerNorm::LayerNorm(const Shape& normalized_shape, const LayerNormOptions& options) : options(options) {
   check(!normalized_shape.empty() && normalized_shape.numel() > 0,
-        "LayerNorm: normalized_shape is {}, expected at least one dimension and no empty one", normalized_shape.str());
+        "LayerNorm: normalized_shape is {}, expected at least one dimension and no empty one", normalized_shape);
   weight = ones(normalized_shape).requires_grad_();
   bias = zeros(normalized_shape).requires_grad_();
 }

@@ -27,9 +27,9 @@ ParamGroup Optimizer::make_group(const GroupSpec& spec) const {
   for (const Tensor& param : spec.params) {
     check(param.defined(), "{}: parameter {} of a group is undefined", name_, group.entries.size());
     check(param.is_leaf(), "{}: a parameter of shape {} was computed by an op; expected a leaf, see detach()", name_,
-          param.shape().str());
-    check(is_floating(param.dtype()), "{}: a parameter of shape {} is {}; expected a float dtype", name_,
-          param.shape().str(), name_of(param.dtype()));
+          param.shape());
+    check(is_floating(param.dtype()), "{}: a parameter of shape {} is {}; expected a float dtype", name_, param.shape(),
+          name_of(param.dtype()));
     group.entries.push_back({.param = param, .master = param, .state = {}});
   }
   return group;
@@ -43,8 +43,7 @@ void Optimizer::regroup(const std::vector<GroupSpec>& specs) {
   for (ParamGroup& group : groups)
     for (Entry& entry : group.entries)
       check(entries.try_emplace(entry.param.impl(), &entry).second,
-            "{}: a parameter of shape {} is listed twice; list it in one group, once", name_,
-            entry.param.shape().str());
+            "{}: a parameter of shape {} is listed twice; list it in one group, once", name_, entry.param.shape());
   check(!entries.empty(), "{}: there is no parameter to optimize", name_);
 
   for (ParamGroup& group : groups_)
@@ -83,8 +82,7 @@ void Optimizer::step_entry(ParamGroup& group, Entry& entry, double grad_scale) {
   check(master.shape() == param.shape() && grad.device() == param.device() && master.device() == param.device(),
         "{}: a parameter has shape {} on {}, its master {} on {}, its gradient is on {}; give the model its "
         "final shapes and device before making the optimizer",
-        name_, param.shape().str(), param.device().str(), master.shape().str(), master.device().str(),
-        grad.device().str());
+        name_, param.shape(), param.device(), master.shape(), master.device(), grad.device());
 
   update(group, entry,
          {.param = param.view_of_data(),
@@ -115,8 +113,8 @@ Tensor& Optimizer::state(ParamGroup& group, Entry& entry, const std::string& nam
   }
   if (tensor.dtype() != dtype) tensor = tensor.to(dtype);  // the parameter went to f64 or came from there
   check(tensor.shape() == shape && tensor.device() == entry.master.device(),
-        "{}: a parameter has shape {} on {}, its {} {} on {}; make a new optimizer for it", name_, shape.str(),
-        entry.master.device().str(), name, tensor.shape().str(), tensor.device().str());
+        "{}: a parameter has shape {} on {}, its {} {} on {}; make a new optimizer for it", name_, shape,
+        entry.master.device(), name, tensor.shape(), tensor.device());
   return tensor;
 }
 
@@ -140,7 +138,7 @@ GradStats stats_of(const Tensors& grads) {
     if (!grad.defined()) continue;
     if (!sums.defined()) sums = zeros({2}, f64, grad.device());
     check(grad.device() == sums.device(), "grad_stats: gradients are on {} and on {}; expected one device",
-          sums.device().str(), grad.device().str());
+          sums.device(), grad.device());
     backend_for(grad.device()).grad_stats(sums.view_of_data(), grad.contiguous().view_of_data());
   }
   if (!sums.defined()) return {};

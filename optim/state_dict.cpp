@@ -65,7 +65,7 @@ std::vector<std::map<std::string, Tensor>> tensors_by_entry(const SavedState& sa
           optimizer, name, entries.size() - 1);
     const Shape& shape = entries[i]->param.shape();
     check(tensor.defined() && tensor.shape() == shape, "{}: \"{}\" in the saved state has shape {}, its parameter {}",
-          optimizer, name, tensor.defined() ? tensor.shape().str() : "(undefined)", shape.str());
+          optimizer, name, tensor.defined() ? tensor.shape().str() : "(undefined)", shape);
     check(is_floating(tensor.dtype()), "{}: \"{}\" in the saved state is {}; expected a float dtype", optimizer, name,
           name_of(tensor.dtype()));
     tensors[i][dot + 1] = tensor;

@@ -14,9 +14,8 @@ Conv2dGeometry geometry_of(const Conv2dOptions& o) {
 
 void check_ranks(const char* op, const Shape& x, const Shape& weight, const char* expected_weight) {
   check(x.rank() == 4 && weight.rank() == 4, "{}: x is {} and weight is {}, expected x [N, C, H, W] and weight {}", op,
-        x.str(), weight.str(), expected_weight);
-  check(weight[0] >= 1 && weight[1] >= 1, "{}: weight is {}, expected at least one channel in and one out", op,
-        weight.str());
+        x, weight, expected_weight);
+  check(weight[0] >= 1 && weight[1] >= 1, "{}: weight is {}, expected at least one channel in and one out", op, weight);
 }
 
 // The shape [N, O, OH, OW] that x [N, C, H, W] and weight [O, C/groups, R, S] give; throws Error when they do
@@ -30,7 +29,7 @@ Shape output_shape(const char* op, const Shape& x, const Shape& weight, const Co
   check(weight[1] == x[1] / groups,
         "{}: x {} has {} channels in each of {} group(s) but weight {} expects {}: weight is [O, C/groups, "
         "R, S]",
-        op, x.str(), x[1] / groups, groups, weight.str(), weight[1]);
+        op, x, x[1] / groups, groups, weight, weight[1]);
   Shape y{x[0], weight[0], 0, 0};
   for (int axis : {0, 1})
     y[2 + axis] = detail::window_positions(op, x[2 + axis], weight[2 + axis], options.stride[axis],
@@ -41,8 +40,8 @@ Shape output_shape(const char* op, const Shape& x, const Shape& weight, const Co
 void check_output_gradient(const char* op, const Tensor& dy, const Shape& x, const Shape& weight,
                            const Conv2dOptions& options) {
   const Shape expected = output_shape(op, x, weight, options);
-  check(dy.shape() == expected, "{}: dy is {}, but a convolution of x {} with weight {} gives {}", op, dy.shape().str(),
-        x.str(), weight.str(), expected.str());
+  check(dy.shape() == expected, "{}: dy is {}, but a convolution of x {} with weight {} gives {}", op, dy.shape(), x,
+        weight, expected);
 }
 
 // The shape [N, O, OH, OW] that x [N, C, H, W] and weight [C, O/groups, R, S] give; throws Error when they do not fit.
@@ -51,8 +50,8 @@ Shape transposed_output_shape(const char* op, const Shape& x, const Shape& weigh
   check_ranks(op, x, weight, "[C, O/groups, R, S]");
   check(options.groups >= 1 && x[1] % options.groups == 0,
         "{}: groups is {}, expected a divisor of the {} channels of x", op, options.groups, x[1]);
-  check(weight[0] == x[1], "{}: x {} has {} channels but weight {} expects {}: weight is [C, O/groups, R, S]", op,
-        x.str(), x[1], weight.str(), weight[0]);
+  check(weight[0] == x[1], "{}: x {} has {} channels but weight {} expects {}: weight is [C, O/groups, R, S]", op, x,
+        x[1], weight, weight[0]);
   Shape y{x[0], weight[1] * options.groups, 0, 0};
   for (int axis : {0, 1})
     y[2 + axis] = detail::window_coverage(op, x[2 + axis], weight[2 + axis], options.stride[axis],
@@ -64,7 +63,7 @@ void check_bias(const char* op, const Tensor& x, const Tensor& bias, std::int64_
   if (!bias.defined()) return;
   detail::require_same(op, "x", x, "bias", bias);
   check(bias.shape() == Shape{channels}, "{}: bias is {}, expected [{}], one number per output channel", op,
-        bias.shape().str(), channels);
+        bias.shape(), channels);
 }
 
 View view_or_absent(const Tensor& x) { return x.defined() ? x.view_of_data() : View{}; }

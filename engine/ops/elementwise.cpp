@@ -45,8 +45,8 @@ DType common_dtype(const Tensor& a, const Tensor& b) {
 Device common_device(const Tensor& a, const Tensor& b, const char* op) {
   if (a.is_literal()) return b.device();
   if (b.is_literal()) return a.device();
-  check(a.device() == b.device(), "{}: one operand is on {}, the other on {}; move one with to(Device)", op,
-        a.device().str(), b.device().str());
+  check(a.device() == b.device(), "{}: one operand is on {}, the other on {}; move one with to(Device)", op, a.device(),
+        b.device());
   return a.device();
 }
 
@@ -208,7 +208,7 @@ void in_place(Tensor& x, const Tensor& other, const char* name) {
         "{}: the result is a fraction, but the tensor is {}; use the op that returns a new tensor", name,
         name_of(x.dtype()));
   check(broadcast_shapes(x.shape(), other.shape(), name) == x.shape(),
-        "{}: a tensor of shape {} does not broadcast to shape {}", name, other.shape().str(), x.shape().str());
+        "{}: a tensor of shape {} does not broadcast to shape {}", name, other.shape(), x.shape());
   common_device(x, other, name);
   const bool same = other.raw_data() == x.raw_data() && other.strides() == x.strides() && other.shape() == x.shape();
   const Tensor operand = x.shares_storage(other) && !same ? other.clone() : other;

@@ -37,8 +37,7 @@ int checked_dim(const char* op, const Tensor& x, std::int64_t dim) {
 }
 
 void check_vector(const char* op, const Tensor& index) {
-  check(index.defined() && index.rank() == 1, "{}: index is {}, expected a vector: flatten() it", op,
-        index.defined() ? index.shape().str() : "undefined");
+  check(index.defined() && index.rank() == 1, "{}: index is {}, expected a vector: flatten() it", op, index);
 }
 
 // A copy of x to which `add(sums, src)` adds; f16 sums are made in f32 and rounded once.
@@ -78,7 +77,7 @@ Tensor gather(const Tensor& x, std::int64_t dim, const Tensor& index) {
   bool fits = at.rank() == x.rank();
   for (int i = 0; fits && i < x.rank(); ++i) fits = i == d || at.size(i) <= x.size(i);
   check(fits, "gather: index is {} and x is {}; expected the same rank and no larger size except along dim {}",
-        at.shape().str(), x.shape().str(), d);
+        at.shape(), x.shape(), d);
   const Tensor y = empty(at.shape(), x.dtype(), x.device());
   if (y.numel() > 0) backend_for(x.device()).gather(y.view_of_data(), x.view_of_data(), at.view_of_data(), d);
   return record("gather", y, {x}, [at = Saved(at), d, shape = x.shape()](const Tensor& dy) {
@@ -97,7 +96,7 @@ Tensor scatter_add(const Tensor& x, std::int64_t dim, const Tensor& index, const
         "scatter_add: index is {}, src is {} and x is {}; expected src like index, of x's rank and no larger "
         "than x "
         "except along dim {}",
-        at.shape().str(), src.shape().str(), x.shape().str(), d);
+        at.shape(), src.shape(), x.shape(), d);
   const Tensor y = add_into_copy("scatter_add", x, src, [&](const View& sums, const View& values) {
     backend_for(x.device()).scatter_add(sums, at.view_of_data(), values, d);
   });
@@ -120,7 +119,7 @@ Tensor index_add(const Tensor& x, std::int64_t dim, const Tensor& index, const T
   Shape expected = x.shape();
   expected[static_cast<std::size_t>(d)] = at.numel();
   check(src.shape() == expected, "index_add: src is {}, expected {}: x's shape, with index's length along dim {}",
-        src.shape().str(), expected.str(), d);
+        src.shape(), expected, d);
   const Tensor y = add_into_copy("index_add", x, src, [&](const View& sums, const View& values) {
     backend_for(x.device()).index_add(sums, at.view_of_data(), values, d);
   });
@@ -132,8 +131,7 @@ Tensor index_add(const Tensor& x, std::int64_t dim, const Tensor& index, const T
 
 Tensor embedding(const Tensor& indices, const Tensor& weight, std::int64_t padding_idx) {
   check(indices.defined() && weight.defined() && weight.rank() == 2,
-        "embedding: weight is {}, expected [V, D], and indices must be defined",
-        weight.defined() ? weight.shape().str() : "undefined");
+        "embedding: weight is {}, expected [V, D], and indices must be defined", weight);
   check(padding_idx >= -1 && padding_idx < weight.size(0),
         "embedding: padding_idx is {}, expected [0, {}), or -1 for none", padding_idx, weight.size(0));
   const Tensor flat = indices.flatten();

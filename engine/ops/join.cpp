@@ -34,7 +34,7 @@ Tensor cat(const Tensors& tensors, std::int64_t dim) {
     Shape expected = shape;
     if (x.rank() == first.rank()) expected[at] = x.shape()[at];
     check(x.shape() == expected, "cat: a tensor is {} and the first is {}; expected equal sizes except along dim {}",
-          x.shape().str(), first.shape().str(), d);
+          x.shape(), first.shape(), d);
     check(x.device() == first.device(), "cat: the tensors are on different devices: move them with .to(device)");
     dtype = promote(dtype, x.dtype());
     channels_last = channels_last && detail::prefers_channels_last(x);
@@ -68,24 +68,22 @@ Tensor stack(const Tensors& tensors, std::int64_t dim) {
   for (const Tensor& x : tensors) {
     check(x.defined(), "stack: one of the {} tensors is undefined", tensors.size());
     check(x.shape() == tensors[0].shape(), "stack: a tensor is {} and the first is {}; expected equal shapes",
-          x.shape().str(), tensors[0].shape().str());
+          x.shape(), tensors[0].shape());
     layers.push_back(x.unsqueeze(normalize_dim(dim, x.rank() + 1, "stack")));
   }
   return cat(layers, normalize_dim(dim, tensors[0].rank() + 1, "stack"));
 }
 
 Tensors split(const Tensor& x, const Shape& sizes, std::int64_t dim) {
-  check(x.defined() && x.rank() >= 1, "split: x is {}, expected at least one dimension",
-        x.defined() ? x.shape().str() : "undefined");
+  check(x.defined() && x.rank() >= 1, "split: x is {}, expected at least one dimension", x);
   const int d = normalize_dim(dim, x.rank(), "split");
   std::int64_t left = x.size(d);
   for (std::int64_t size : sizes) {
-    check(size >= 0 && size <= left, "split: sizes {} do not add up to {}, the size of dim {} of {}", sizes.str(),
-          x.size(d), d, x.shape().str());
+    check(size >= 0 && size <= left, "split: sizes {} do not add up to {}, the size of dim {} of {}", sizes, x.size(d),
+          d, x.shape());
     left -= size;
   }
-  check(left == 0, "split: sizes {} do not add up to {}, the size of dim {} of {}", sizes.str(), x.size(d), d,
-        x.shape().str());
+  check(left == 0, "split: sizes {} do not add up to {}, the size of dim {} of {}", sizes, x.size(d), d, x.shape());
   Tensors parts;
   std::int64_t start = 0;
   for (std::int64_t size : sizes) {
@@ -96,8 +94,7 @@ Tensors split(const Tensor& x, const Shape& sizes, std::int64_t dim) {
 }
 
 Tensors split(const Tensor& x, std::int64_t size, std::int64_t dim) {
-  check(x.defined() && x.rank() >= 1, "split: x is {}, expected at least one dimension",
-        x.defined() ? x.shape().str() : "undefined");
+  check(x.defined() && x.rank() >= 1, "split: x is {}, expected at least one dimension", x);
   check(size >= 1, "split: size is {}, expected at least 1", size);
   const std::int64_t total = x.size(normalize_dim(dim, x.rank(), "split"));
   Shape sizes;
@@ -107,8 +104,7 @@ Tensors split(const Tensor& x, std::int64_t size, std::int64_t dim) {
 }
 
 Tensors chunk(const Tensor& x, std::int64_t count, std::int64_t dim) {
-  check(x.defined() && x.rank() >= 1, "chunk: x is {}, expected at least one dimension",
-        x.defined() ? x.shape().str() : "undefined");
+  check(x.defined() && x.rank() >= 1, "chunk: x is {}, expected at least one dimension", x);
   check(count >= 1, "chunk: count is {}, expected at least 1", count);
   const std::int64_t total = x.size(normalize_dim(dim, x.rank(), "chunk"));
   return split(x, std::max<std::int64_t>(1, total / count + (total % count != 0)), dim);
@@ -119,7 +115,7 @@ Tensor pad(const Tensor& x, const Shape& pads, double value) {
   check(pads.size() % 2 == 0 && pads.rank() <= 2 * x.rank(),
         "pad: {} numbers of padding for x {}; expected {{before, after}} for at most {} dimensions, the last "
         "one first",
-        pads.size(), x.shape().str(), x.rank());
+        pads.size(), x.shape(), x.rank());
   Shape shape = x.shape(), back = pads;
   Tensor inside = x.detach();  // what of x is left after cropping
   for (int i = 0; i < pads.rank() / 2; ++i) {
@@ -128,7 +124,7 @@ Tensor pad(const Tensor& x, const Shape& pads, double value) {
     std::int64_t &before = back[static_cast<std::size_t>(2 * i)], &after = back[static_cast<std::size_t>(2 * i + 1)];
     check(std::max(before, after) <= INT32_MAX && std::min(before, after) >= -INT32_MAX && n + before + after >= 0,
           "pad: {} before and {} after dim {} of x {} leaves a size below 0 (or more than 2^31 is added)", before,
-          after, d, x.shape().str());
+          after, d, x.shape());
     shape[static_cast<std::size_t>(d)] = n + before + after;
     inside = inside.slice(d, std::clamp<std::int64_t>(-before, 0, n), n + std::clamp<std::int64_t>(after, -n, 0));
     before = -before;

@@ -9,10 +9,6 @@ namespace halfgrad {
 
 namespace {
 
-std::string described(const Tensor& x) {
-  return x.defined() ? fmt::format("{} {}", name_of(x.dtype()), x.shape().str()) : "undefined";
-}
-
 Tensor widened(const Tensor& x) { return x.dtype() == f16 ? cast(x, f32) : x; }
 
 Tensor reduced(const Tensor& loss, Reduction reduction) {
@@ -31,15 +27,14 @@ Tensor reduced(const Tensor& loss, Reduction reduction) {
 
 void check_scores(const char* op, const Tensor& scores) {
   check(scores.defined() && is_floating(scores.dtype()) && scores.rank() >= 2,
-        "{}: the input is {}, expected floats [N, C, ...]", op, described(scores));
+        "{}: the input is {}, expected floats [N, C, ...]", op, scores);
 }
 
 void check_classes(const char* op, const Tensor& target, const Tensor& scores, std::int64_t ignore_index) {
   Shape expected = scores.shape();
   expected.erase(1);
   check(target.defined() && target.dtype() == i64 && target.shape() == expected,
-        "{}: the target is {}, but an input {} goes with class indices i64 {}", op, described(target),
-        scores.shape().str(), expected.str());
+        "{}: the target is {}, but an input {} goes with class indices i64 {}", op, target, scores.shape(), expected);
   if (!target.device().is_cpu()) return;  // reading them would stall a GPU; there gather() sees to it
   for (const std::int64_t index : target.to_vector<std::int64_t>())
     check(index == ignore_index || (index >= 0 && index < scores.size(1)),
@@ -50,7 +45,7 @@ void check_classes(const char* op, const Tensor& target, const Tensor& scores, s
 // The weights as they multiply `scores` [N, C, *]: [C, 1, ...], in its dtype.
 Tensor class_weights(const char* op, const Tensor& weight, const Tensor& scores) {
   check(is_floating(weight.dtype()) && weight.shape() == Shape{scores.size(1)},
-        "{}: weight is {}, expected one float for each of the {} classes", op, described(weight), scores.size(1));
+        "{}: weight is {}, expected one float for each of the {} classes", op, weight, scores.size(1));
   Shape shape(static_cast<std::size_t>(scores.rank() - 1), 1);
   shape[0] = scores.size(1);
   return cast(weight, scores.dtype()).reshape(shape);
@@ -97,13 +92,13 @@ struct Operands {
 Operands operands(const char* op, const Tensor& output, const Tensor& target) {
   check(output.defined() && target.defined() && is_floating(output.dtype()) && is_floating(target.dtype()) &&
             output.shape() == target.shape(),
-        "{}: output is {} and target {}, expected floats of equal shape", op, described(output), described(target));
+        "{}: output is {} and target {}, expected floats of equal shape", op, output, target);
   return {widened(output), widened(target), promote(output.dtype(), target.dtype())};
 }
 
 Tensor element_weights(const char* op, const char* name, const Tensor& weight, const Tensor& output) {
   check(is_floating(weight.dtype()) && broadcast_shapes(weight.shape(), output.shape(), op) == output.shape(),
-        "{}: {} is {}, expected floats that broadcast to {}", op, name, described(weight), output.shape().str());
+        "{}: {} is {}, expected floats that broadcast to {}", op, name, weight, output.shape());
   return cast(weight, output.dtype());
 }
 
@@ -117,7 +112,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntr
   const bool floats = target.defined() && is_floating(target.dtype());
   const bool soft = floats && target.shape() == logits.shape();
   check(soft || !floats, "{}: the target is {}, but probabilities need the input's shape {}, and class indices are i64",
-        op, described(target), logits.shape().str());
+        op, target, logits.shape());
   if (!soft) check_classes(op, target, logits, options.ignore_index);
   const Tensor log_p = log_softmax(widened(logits), 1);
   const Tensor weight = options.weight.defined() ? class_weights(op, options.weight, log_p) : Tensor();

@@ -128,13 +128,13 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
   detail::require_float("matmul", "a", a);
   detail::require_same("matmul", "a", a, "b", b);
   check(a.rank() >= 1 && b.rank() >= 1,
-        "matmul: a is {} and b is {}; expected at least one dimension each: multiply by a number with *",
-        a.shape().str(), b.shape().str());
+        "matmul: a is {} and b is {}; expected at least one dimension each: multiply by a number with *", a.shape(),
+        b.shape());
   const std::int64_t b_rows = b.size(b.rank() == 1 ? 0 : -2);
   check(a.size(-1) == b_rows,
         "matmul: a is {} and b is {}; the last dimension of a ({}) must equal the {} dimension of b ({}): "
         "transpose or reshape one of them",
-        a.shape().str(), b.shape().str(), a.size(-1), b.rank() == 1 ? "only" : "second to last", b_rows);
+        a.shape(), b.shape(), a.size(-1), b.rank() == 1 ? "only" : "second to last", b_rows);
   Tensor y = multiply_matrices(a.rank() == 1 ? a.unsqueeze(0) : a, b.rank() == 1 ? b.unsqueeze(1) : b);
   if (b.rank() == 1) y = y.squeeze(-1);
   return a.rank() == 1 ? y.squeeze(b.rank() == 1 ? -1 : -2) : y;
@@ -143,15 +143,15 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   detail::require_float("linear", "x", x);
   detail::require_same("linear", "x", x, "weight", weight);
-  check(weight.rank() == 2, "linear: weight is {}, expected [out, in]", weight.shape().str());
+  check(weight.rank() == 2, "linear: weight is {}, expected [out, in]", weight.shape());
   const std::int64_t out = weight.size(0), in = weight.size(1);
   check(x.rank() >= 1 && x.size(-1) == in,
-        "linear: x is {} and weight is {}; the last dimension of x must equal the second of weight ({})",
-        x.shape().str(), weight.shape().str(), in);
+        "linear: x is {} and weight is {}; the last dimension of x must equal the second of weight ({})", x.shape(),
+        weight.shape(), in);
   if (bias.defined()) {
     detail::require_same("linear", "x", x, "bias", bias);
     check(bias.shape() == Shape{out}, "linear: bias is {}, expected [{}], one number per row of weight {}",
-          bias.shape().str(), out, weight.shape().str());
+          bias.shape(), out, weight.shape());
   }
   Shape shape = x.shape();
   shape[shape.size() - 1] = 1;

@@ -22,9 +22,9 @@ void check_parameter(const Tensor& p, const Shape& shape, const Tensor& x, const
   if (!p.defined()) return;
   check(p.shape() == shape && is_floating(p.dtype()),
         "{}: {} is {} of shape {}, expected a float tensor of shape {} for an input of shape {}", op, name,
-        name_of(p.dtype()), p.shape().str(), shape.str(), x.shape().str());
-  check(p.device() == x.device(), "{}: {} is on {}, the input on {}; move one with to(Device)", op, name,
-        p.device().str(), x.device().str());
+        name_of(p.dtype()), p.shape(), shape, x.shape());
+  check(p.device() == x.device(), "{}: {} is on {}, the input on {}; move one with to(Device)", op, name, p.device(),
+        x.device());
 }
 
 // (x - mean) * rstd over `dims` as a composition of differentiable ops, where a gradient of the gradient is
@@ -133,7 +133,7 @@ void update_running(Tensor running_mean, Tensor running_var, const Tensor& mean,
 Tensor batch_norm(const Tensor& input, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
                   const Tensor& running_var, bool training, double momentum, double eps) {
   check_input(input, "batch_norm");
-  check(input.rank() >= 2, "batch_norm: the input has shape {}, expected [N, C, ...]", input.shape().str());
+  check(input.rank() >= 2, "batch_norm: the input has shape {}, expected [N, C, ...]", input.shape());
   const std::int64_t channels = input.size(1);
   check_parameter(weight, {channels}, input, "batch_norm", "weight");
   check_parameter(bias, {channels}, input, "batch_norm", "bias");
@@ -148,7 +148,7 @@ Tensor batch_norm(const Tensor& input, const Tensor& weight, const Tensor& bias,
         "batch_norm: an input of shape {} has one value per channel, whose variance is not defined; expected "
         "a larger "
         "batch in training, or running statistics and eval()",
-        input.shape().str());
+        input.shape());
 
   const Tensor x = with_channels_view(input);
   const DType compute = compute_dtype(x.dtype());
@@ -249,7 +249,7 @@ Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& 
   check(
       last > 0 && last <= rank && std::equal(normalized_shape.begin(), normalized_shape.end(), x.shape().end() - last),
       "layer_norm: normalized_shape is {}, expected the last dimensions of the input, which has shape {}",
-      normalized_shape.str(), x.shape().str());
+      normalized_shape, x.shape());
   check_parameter(weight, normalized_shape, x, "layer_norm", "weight");
   check_parameter(bias, normalized_shape, x, "layer_norm", "bias");
   const std::int64_t n = normalized_shape.numel();

@@ -43,9 +43,9 @@ Shape output_shape(const char* op, const Shape& x, const PoolGeometry& g) {
 
 void check_input(const char* op, const Tensor& x) {
   detail::require_float(op, "x", x);
-  check(x.rank() == 4, "{}: x is {}, expected [N, C, H, W] or [C, H, W]", op, x.shape().str());
+  check(x.rank() == 4, "{}: x is {}, expected [N, C, H, W] or [C, H, W]", op, x.shape());
   check(x.size(2) > 0 && x.size(3) > 0 && x.size(2) <= INT32_MAX / x.size(3),
-        "{}: x is {}, expected planes of 1 to {} elements", op, x.shape().str(), INT32_MAX);
+        "{}: x is {}, expected planes of 1 to {} elements", op, x.shape(), INT32_MAX);
 }
 
 // What the gradient has to know of x without keeping its memory alive.

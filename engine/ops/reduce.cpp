@@ -65,8 +65,8 @@ Tensor except_at_zero(const Tensor& y, F f) {
 
 Tensor extremum(ReduceOp op, const Tensor& x, const Shape& dims, bool keepdim, const char* name) {
   const Extent extent(x, dims, keepdim, name);
-  check(extent.count > 0, "{}: shape {} has nothing to reduce; the {} of no elements is not defined", name,
-        x.shape().str(), name);
+  check(extent.count > 0, "{}: shape {} has nothing to reduce; the {} of no elements is not defined", name, x.shape(),
+        name);
   Tensor y = reduce(op, x, extent, x.dtype());
   return record(name, y, {x}, [x = Saved(x), extent, name](const Tensor& dy, const Tensor& y) {
     // Where x is the extremum; if that is NaN, where x is.
@@ -109,7 +109,7 @@ Tensor prod_gradient(const Tensor& dy, const Tensor& x, const Extent& extent) {
 Tensor position(Extremum op, const Tensor& x, std::int64_t dim, bool keepdim, const char* name) {
   if (x.defined() && x.rank() == 0) return position(op, x.reshape({1}), dim, false, name);
   const Extent extent(x, {dim}, keepdim, name);
-  check(extent.count > 0, "{}: dimension {} of shape {} is empty", name, extent.dims[0], x.shape().str());
+  check(extent.count > 0, "{}: dimension {} of shape {} is empty", name, extent.dims[0], x.shape());
   Tensor y = empty(extent.shape, i64, x.device());
   View view = y.view_of_data();
   view.shape = extent.kept;

@@ -258,7 +258,7 @@ TEST_CASE("a dataset that returns the wrong number of rows is found out") {
   };
   DataLoader loader(Wrong(), {.batch_size = 4});
   CHECK_THROWS_WITH_AS(loader.begin(),
-                       doctest::Contains("asked for 4 items, the dataset returned as input 0 the shape"), Error);
+                       doctest::Contains("asked for 4 items, the dataset returned as input 0 f32 [2, 3]"), Error);
 }
 
 TEST_CASE("loaders without data have no batches") {

@@ -179,9 +179,9 @@ TEST_CASE("indexing errors say what does not fit") {
   CHECK(contains(error_of([&] { scatter_add(x, 0, i, ones({3, 2}, f16)); }), "x is f32 but src is f16"));
   CHECK(contains(error_of([&] { scatter_add(x, 0, i, ones({3, 1})); }), "src is [3, 1]"));
   CHECK(contains(error_of([&] { scatter_add(x.to(boolean), 0, i, ones({3, 2}, boolean)); }), "x is bool"));
-  CHECK(contains(error_of([&] { index_select(x, 0, i); }), "index is [3, 2], expected a vector"));
+  CHECK(contains(error_of([&] { index_select(x, 0, i); }), "index is i64 [3, 2], expected a vector"));
   CHECK(contains(error_of([&] { index_add(x, 0, zeros({2}, i64), ones({3, 2})); }), "src is [3, 2], expected [2, 2]"));
-  CHECK(contains(error_of([&] { embedding(i, ones({3})); }), "weight is [3], expected [V, D]"));
+  CHECK(contains(error_of([&] { embedding(i, ones({3})); }), "weight is f32 [3], expected [V, D]"));
   CHECK(contains(error_of([&] { embedding(i, x, 3); }), "padding_idx is 3"));
   CHECK(contains(error_of([&] { one_hot(i, 0); }), "num_classes is 0"));
   CHECK(contains(error_of([&] { one_hot(zeros({0}, i64)); }), "infer"));
