@@ -97,4 +97,24 @@ void RandomFlip::operator()(Batch& batch, Generator& generator) const {
   });
 }
 
+void Pad::operator()(Batch& batch, Generator&) const {
+  check(pixels >= 0, "Pad: pixels is {}; expected 0 or more", pixels);
+  const Tensor x = images_of(batch, "Pad");
+  const std::int64_t height = x.size(2), width = x.size(3);
+  Tensor y = zeros({x.size(0), x.size(1), height + 2 * pixels, width + 2 * pixels}, x.dtype());
+  y.narrow(2, pixels, height).narrow(3, pixels, width).copy_(x);
+  batch.inputs[0] = y;
+}
+
+void NoiseToImage::operator()(Batch& batch, Generator& generator) const {
+  check(noise_sz >= 1, "NoiseToImage: noise_sz is {}; expected 1 or more", noise_sz);
+  const Tensor images = images_of(batch, "NoiseToImage");
+  Tensor noise = empty({images.size(0), noise_sz, 1, 1});
+  const auto counters = static_cast<std::uint64_t>(noise.numel() + 3) / 4;
+  backend_for(noise.device())
+      .random(Distribution::normal, noise.view_of_data(), 0, 1, generator.seed(), generator.reserve(counters));
+  batch.inputs = {noise};
+  batch.targets = {images};
+}
+
 }  // namespace halfgrad::data

@@ -37,4 +37,18 @@ struct RandomFlip {
   void operator()(Batch& batch, Generator& generator) const;
 };
 
+/// Puts so many pixels of value 0 around each image: [N, C, H + 2 * pixels, W + 2 * pixels]. Any dtype: before Normalize,
+/// they are black.
+struct Pad {
+  std::int64_t pixels = 2;
+  void operator()(Batch& batch, Generator& generator) const;
+};
+
+/// For a GAN, as the last transform: the images become the target, in place of the labels, and the input is standard
+/// normal noise f32 [N, noise_sz, 1, 1] to make images of.
+struct NoiseToImage {
+  std::int64_t noise_sz = 100;
+  void operator()(Batch& batch, Generator& generator) const;
+};
+
 }  // namespace halfgrad::data

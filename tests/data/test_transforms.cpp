@@ -1,10 +1,12 @@
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <cstdint>
 #include <set>
 #include <utility>
 #include <vector>
 
+#include "data/loader.h"
 #include "data/transforms.h"
 #include "engine/error.h"
 
@@ -116,4 +118,62 @@ TEST_CASE("random transforms depend on their generator alone") {
     CHECK(apply(transform, x, 1).to_vector<int>() == apply(transform, x, 1).to_vector<int>());
     CHECK(apply(transform, x, 1).to_vector<int>() != apply(transform, x, 2).to_vector<int>());
   }
+}
+
+TEST_CASE("Pad puts zeros around each image, whatever the dtype and layout") {
+  for (const DType dtype : {f32, u8, f16}) {
+    const Tensor x = arange(1, 9, 1, f32).to(dtype).view({2, 1, 2, 2}).transpose(2, 3);
+    const Tensor y = apply(Pad{.pixels = 1}, x);
+    CHECK(y.dtype() == dtype);
+    CHECK(y.shape() == Shape{2, 1, 4, 4});
+    CHECK(y.to_vector<int>() == std::vector<int>{0, 0, 0, 0, 0, 1, 3, 0, 0, 2, 4, 0, 0, 0, 0, 0,  //
+                                                 0, 0, 0, 0, 0, 5, 7, 0, 0, 6, 8, 0, 0, 0, 0, 0});
+    CHECK(apply(Pad{.pixels = 0}, x).to_vector<int>() == x.to_vector<int>());
+  }
+  CHECK(apply(Pad{.pixels = 2}, zeros({0, 3, 5, 7})).shape() == Shape{0, 3, 9, 11});
+  CHECK_THROWS_WITH_AS(apply(Pad{.pixels = -1}, zeros({1, 1, 2, 2})), doctest::Contains("pixels is -1"), Error);
+  CHECK_THROWS_WITH_AS(apply(Pad{}, zeros({2, 2})), doctest::Contains("Pad: the first input has shape"), Error);
+}
+
+TEST_CASE("NoiseToImage makes the images the target of noise, which depends on seed, epoch and batch alone") {
+  const Tensor images = arange(7 * 4, f32).view({7, 1, 2, 2}), labels = arange(7);
+  Batch batch{.inputs = {images}, .targets = {labels}};
+  Generator generator(3);
+  NoiseToImage{.noise_sz = 1000}(batch, generator);
+  REQUIRE(batch.inputs.size() == 1);
+  REQUIRE(batch.targets.size() == 1);
+  CHECK(batch.inputs[0].shape() == Shape{7, 1000, 1, 1});
+  CHECK(batch.inputs[0].dtype() == f32);
+  CHECK(batch.targets[0].to_vector<float>() == images.to_vector<float>());
+  double sum = 0, squares = 0;
+  for (const double value : batch.inputs[0].to_vector<double>()) sum += value, squares += value * value;
+  CHECK(std::abs(sum / 7000) < 0.06);          // five standard errors, 1 / sqrt(7000) each
+  CHECK(std::abs(squares / 7000 - 1) < 0.09);  // five, sqrt(2 / 7000) each
+  const std::vector<float> first = batch.inputs[0].to_vector<float>();
+  NoiseToImage{.noise_sz = 1000}(batch = {.inputs = {images}, .targets = {}}, generator);
+  CHECK(batch.inputs[0].to_vector<float>() != first);  // the generator has moved on
+
+  // The noise of all batches of an epoch, from batch `from` on.
+  const auto noise = [&](std::uint64_t seed, int prefetch, std::int64_t epoch, std::int64_t from) {
+    DataLoader loader(TensorDataset(images, labels), {.batch_size = 3,
+                                                      .shuffle = true,
+                                                      .seed = seed,
+                                                      .prefetch = prefetch,
+                                                      .transforms = {NoiseToImage{.noise_sz = 5}}});
+    loader.set_epoch(epoch, from);
+    std::vector<std::vector<float>> all;
+    for (const Batch& made : loader) all.push_back(made.inputs[0].to_vector<float>());
+    return all;
+  };
+  const auto epoch = noise(1, 0, 4, 0);
+  REQUIRE(epoch.size() == 3);
+  CHECK(epoch[2].size() == 5);
+  CHECK(epoch[0] != epoch[1]);
+  CHECK(noise(1, 2, 4, 0) == epoch);
+  CHECK(noise(1, 2, 4, 1) == std::vector(epoch.begin() + 1, epoch.end()));
+  CHECK(noise(2, 0, 4, 0) != epoch);
+  CHECK(noise(1, 0, 5, 0) != epoch);
+
+  CHECK_THROWS_WITH_AS(apply(NoiseToImage{.noise_sz = 0}, images), doctest::Contains("noise_sz is 0"), Error);
+  CHECK_THROWS_WITH_AS(apply(NoiseToImage{}, zeros({2, 2})), doctest::Contains("NoiseToImage: the first input"), Error);
 }
