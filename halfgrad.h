@@ -4,6 +4,8 @@
 #include "callbacks/activation_stats.h"
 #include "callbacks/bn_freeze.h"
 #include "callbacks/csv_logger.h"
+#include "callbacks/gan/learner.h"
+#include "callbacks/gan/models.h"
 #include "callbacks/gradients.h"
 #include "callbacks/learner.h"
 #include "callbacks/mixup.h"

@@ -60,7 +60,7 @@ class Callback {
   /// The class's name; checkpoints know callbacks by it.
   std::string name() const { return class_name(typeid(*this)); }
 
-  /// Lower runs first, equal ones in the order in which they were added. Trackers -20, Recorder -10,
+  /// Lower runs first, equal ones in the order in which they were added. Trackers and GANTrainer -20, Recorder -10,
   /// MixedPrecision 999.
   virtual int order() const { return 0; }
 

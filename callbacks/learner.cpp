@@ -15,12 +15,14 @@ namespace halfgrad {
 
 // --- the training loop -------------------------------------------------------------------------------------
 
-void Learner::fit(int epochs) { fit(epochs, options_.lr.value_or(default_lr_)); }
+void Learner::fit(int epochs) { run(epochs, options_.lr, options_.wd); }
 
-void Learner::fit(int epochs, LearningRates lr, std::optional<double> wd) {
+void Learner::fit(int epochs, LearningRates lr, std::optional<double> wd) { run(epochs, lr, wd ? wd : options_.wd); }
+
+void Learner::run(int epochs, const std::optional<LearningRates>& lr, std::optional<double> wd) {
   check(epochs >= 0, "fit: {} epochs; the number must not be negative", epochs);
   check(epochs == 0 || data_.train.size() > 0, "fit: the training data is empty; expected at least one item");
-  set_rates(lr, wd ? *wd : options_.wd.value_or(default_wd_));
+  set_rates(lr, wd);
   state = TrainingState{.n_epochs = epochs};
   smoother_ = Smoother();
   position_ = resumed_ ? position_of(*resumed_) : RunPosition{.loader_epoch = data_.train.epoch()};
@@ -134,16 +136,22 @@ std::vector<double> Learner::validate(data::DataLoader& loader) {
 
 // --- what a run begins and ends with -----------------------------------------------------------------------
 
-void Learner::set_rates(const LearningRates& lr, double wd) {
-  check(wd >= 0, "fit: weight decay {} must not be negative", wd);
-  for (const auto& optimizer : optimizers_) {
-    std::vector<optim::ParamGroup>& groups = optimizer->groups();
-    const std::vector<double> rates = lr.for_groups(groups.size());
+void Learner::set_rates(const std::optional<LearningRates>& lr, std::optional<double> wd) {
+  check(wd.value_or(0) >= 0, "fit: weight decay {} must not be negative", wd.value_or(0));
+  for (std::size_t o = 0; o < optimizers_.size(); ++o) {
+    std::vector<optim::ParamGroup>& groups = optimizers_[o]->groups();
+    const std::vector<double> rates = lr.value_or(made_with_[o].first).for_groups(groups.size());
     for (std::size_t i = 0; i < groups.size(); ++i) {
       groups[i].lr = rates[i];
-      groups[i].weight_decay = wd;
+      groups[i].weight_decay = wd.value_or(made_with_[o].second);
     }
   }
+}
+
+void Learner::note_rates() {
+  made_with_.clear();
+  for (const auto& optimizer : optimizers_)
+    made_with_.emplace_back(optimizer->groups().front().lr, optimizer->groups().front().weight_decay);
 }
 
 void Learner::continue_run() {
@@ -185,8 +193,7 @@ Learner::Learner(data::Data data, nn::Module& model, LossFn loss, LearnerOptions
       recorder_(std::make_shared<Recorder>()) {
   check(static_cast<bool>(loss_), "Learner: the loss is an empty function");
   optimizers_.push_back(options_.opt({{.params = model.parameters()}}));
-  default_lr_ = optimizer().groups().front().lr;
-  default_wd_ = optimizer().groups().front().weight_decay;
+  note_rates();
   add(recorder_);
   add(std::make_shared<FiniteLoss>());
   if (!options_.silent) add(std::make_shared<Progress>());
@@ -255,6 +262,7 @@ void Learner::set_optimizers(std::vector<std::unique_ptr<optim::Optimizer>> opti
               entry.param.shape());
   }
   optimizers_ = std::move(optimizers);
+  note_rates();
   active_ = 0;
 }
 

@@ -29,8 +29,8 @@ using CallbackPtr = std::shared_ptr<Callback>;
 struct LearnerOptions {
   optim::OptimizerFactory opt = optim::adamw();
   std::vector<Metric> metrics = {};
-  std::optional<LearningRates> lr = {};  ///< of a fit that is given none; by default that of `opt`
-  std::optional<double> wd = {};         ///< weight decay; by default that of `opt`
+  std::optional<LearningRates> lr = {};  ///< of a fit that is given none; by default the optimizer's
+  std::optional<double> wd = {};         ///< weight decay; by default the optimizer's
   std::vector<CallbackPtr> callbacks = {};
   bool silent = false;   ///< print nothing at all
   bool train_bn = true;  ///< freeze() leaves batchnorm layers trainable, as their statistics move on anyway
@@ -58,7 +58,8 @@ class Learner {
   Learner& operator=(const Learner&) = delete;
 
   // --- training: each call goes on from where the last one stopped, optimizer state included ---
-  /// With the learning rate and weight decay of LearnerOptions, or with these.
+  /// With the learning rate and weight decay of LearnerOptions, or with these; what neither says stays as each optimizer
+  /// was made.
   void fit(int epochs);
   void fit(int epochs, LearningRates lr, std::optional<double> wd = {});
   void fit_one_cycle(int epochs, LearningRates max_lr, const OneCycleOptions& options = {},
@@ -157,8 +158,11 @@ class Learner {
   Tensor loss() const;
   /// Of each sample by itself.
   std::vector<double> losses_of(const Tensor& outputs, const Tensor& targets) const;
+  void run(int epochs, const std::optional<LearningRates>& lr, std::optional<double> wd);
   void fit_with(CallbackPtr schedule, int epochs, const LearningRates& lr, std::optional<double> wd);
-  void set_rates(const LearningRates& lr, double wd);
+  void set_rates(const std::optional<LearningRates>& lr, std::optional<double> wd);
+  /// Keeps the rates that the optimizers were made with.
+  void note_rates();
   void continue_run();
   void zero_grad();
 
@@ -177,8 +181,8 @@ class Learner {
   nn::Module& model_;
   LossFn loss_;
   LearnerOptions options_;
-  double default_lr_, default_wd_;
   std::vector<std::unique_ptr<optim::Optimizer>> optimizers_;
+  std::vector<std::pair<double, double>> made_with_;  // learning rate and weight decay of each
   std::size_t active_ = 0;
   std::vector<CallbackPtr> callbacks_;
   std::shared_ptr<Recorder> recorder_;

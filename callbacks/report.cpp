@@ -68,9 +68,14 @@ std::string html_report(Learner& learn) {
       "#ccc}pre{background:#f4f4f4;padding:1em;overflow:auto}</style></head><body>\n<h1>Training report</h1>\n";
   out += epoch_table(run);
   if (const MixedPrecision* precision = learn.mixed_precision()) {
-    const LossScaler& scaler = precision->scaler();
+    std::string scales;  // of each optimizer
+    std::int64_t skipped = 0;
+    for (std::size_t i = 0; i < learn.optimizers().size(); ++i) {
+      scales += fmt::format("{}{}", i == 0 ? "" : " and ", precision->scaler(i).scale);
+      skipped += precision->scaler(i).skipped;
+    }
     out += fmt::format("<p>Mixed precision: {} loss scale {}, {} of {} steps skipped.</p>\n",
-                       scaler.dynamic ? "dynamic" : "static", scaler.scale, scaler.skipped, run.losses.size());
+                       precision->scaler().dynamic ? "dynamic" : "static", scales, skipped, run.losses.size());
   } else {
     out += "<p>Single precision.</p>\n";
   }

@@ -4,16 +4,14 @@
 #include "callbacks/checkpoint.h"
 
 #include "callbacks/gradients.h"
+#include "checkpoints.h"
 #include "engine/io/safetensors.h"
 #include "tests/files.h"
-#include "training.h"
 
 using namespace halfgrad;
 using namespace halfgrad::test;
 
 namespace {
-
-enum class Precision { f32, f16, f16_flat };
 
 nn::Sequential make_model(std::uint64_t seed) {
   manual_seed(seed);
@@ -36,50 +34,6 @@ struct Trainee {
   nn::Sequential model;
   Learner learn;
 };
-
-/// Saves once, at an event of an epoch; `iteration` counts training batches.
-struct SaveAt : Callback {
-  SaveAt(std::string path, std::string event, std::int64_t iteration)
-      : path(std::move(path)), event(std::move(event)), iteration(iteration) {}
-  std::string path, event;
-  std::int64_t iteration;
-  int order() const override { return 1000; }
-  void at(Learner& learn, const char* here) {
-    if (event == here && learn.state.iteration == iteration) learn.save(path);
-  }
-  void on_train_begin(Learner& learn) override { at(learn, "train_begin"); }
-  void on_epoch_begin(Learner& learn) override { at(learn, "epoch_begin"); }
-  void on_batch_end(Learner& learn) override { at(learn, learn.state.train ? "batch_end" : "valid batch_end"); }
-  void on_epoch_end(Learner& learn) override { at(learn, "epoch_end"); }
-};
-
-/// Everything that a run leaves, as named values.
-std::map<std::string, std::vector<double>> outcome(Learner& learn) {
-  std::map<std::string, std::vector<double>> all;
-  for (const auto& [name, tensor] : learn.model().state_dict()) all[name] = tensor.to(f64).to_vector<double>();
-  const SavedState optimizer = learn.optimizer().state_dict();
-  for (const auto& [name, tensor] : optimizer.tensors) all["optimizer " + name] = tensor.to(f64).to_vector<double>();
-  for (const auto& [name, number] : optimizer.numbers) all["optimizer " + name] = {number};
-  if (const MixedPrecision* precision = learn.mixed_precision()) {
-    const LossScaler& scaler = precision->scaler();
-    all["scaler"] = {scaler.scale, static_cast<double>(scaler.noskip), static_cast<double>(scaler.skipped)};
-  }
-  all["random"] = {static_cast<double>(default_generator().state().seed),
-                   static_cast<double>(default_generator().state().offset)};
-  all["state"] = {static_cast<double>(learn.state.epoch), static_cast<double>(learn.state.iteration),
-                  learn.state.smooth_loss};
-  all["metrics"] = learn.state.last_metrics;
-  return all;
-}
-
-void check_same(const std::map<std::string, std::vector<double>>& a,
-                const std::map<std::string, std::vector<double>>& b) {
-  REQUIRE(a.size() == b.size());
-  for (const auto& entry : a) {
-    CAPTURE(entry.first);
-    CHECK(b.at(entry.first) == entry.second);
-  }
-}
 
 const std::vector<std::pair<std::string, std::int64_t>> moments = {
     {"train_begin", 0}, {"epoch_begin", 0},      {"batch_end", 0}, {"batch_end", 2},  {"batch_end", 5},
