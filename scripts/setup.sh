@@ -3,7 +3,7 @@
 # On Debian and Ubuntu the packages are installed with apt-get; elsewhere they are named and the script stops.
 
 packages="g++ meson ninja-build pkg-config libeigen3-dev libfmt-dev libtbb-dev zlib1g-dev nlohmann-json3-dev libcli11-dev
-          doctest-dev gnuplot-nox dataset-fashion-mnist"
+          doctest-dev libstb-dev gnuplot-nox dataset-fashion-mnist"
 
 install_packages() {
   missing=""
