@@ -5,6 +5,7 @@
 #include "engine/io/safetensors.h"
 #include "engine/ops/elementwise.h"
 #include "engine/ops/reduce.h"
+#include "gan.h"
 #include "tests/files.h"
 #include "training.h"
 
@@ -265,6 +266,26 @@ TEST_CASE("fit takes one rate per layer group") {
   CHECK(groups[0].lr == doctest::Approx(1e-4));
   CHECK(groups[1].lr == doctest::Approx(1e-3));
   CHECK(groups[2].lr == doctest::Approx(1e-2));
+}
+
+TEST_CASE("GANs train in fp16: a cast where a network begins, and for each its own masters, loss scale and clamping") {
+  GANLearnerOptions options = gan_options();
+  options.clip = 0.1;
+  SmallGAN gan(Precision::f16, options);
+  gan.learn.to_fp16({.loss_scale = 64});
+  const Tensor gen_master = gan.gen_opt().groups()[0].entries[0].master,
+               critic_master = gan.critic_opt().groups()[0].entries[0].master;
+  gan.learn.add(std::make_shared<Overflow>(std::set<std::int64_t>{2}));  // the critic has the even batches
+  gan.learn.fit(2);
+  CHECK(gan.generator.dtype() == f16);
+  CHECK(gan.critic.dtype() == f16);  // the generator's f32 output went into it
+  CHECK(gan.gen_opt().groups()[0].entries[0].master.is_same(gen_master));
+  CHECK(gan.critic_opt().groups()[0].entries[0].master.is_same(critic_master));
+  CHECK(gan.gen_scaler() == LossScaler{.scale = 64, .noskip = 6});
+  CHECK(gan.critic_scaler() == LossScaler{.scale = 32, .noskip = 4, .skipped = 1});
+  double largest = 0;
+  for (const double master : masters_of(gan.critic_opt())) largest = std::max(largest, std::abs(master));
+  CHECK(largest == 0.1f);  // f32's 0.1, which is no half
 }
 
 TEST_CASE("a batch that overflowed does not reach batchnorm's running statistics") {
