@@ -14,23 +14,13 @@ const Events validation_batch = {"valid batch_begin", "valid loss_begin", "valid
 
 void append(Events& to, const Events& events) { to.insert(to.end(), events.begin(), events.end()); }
 
-struct Thrower : Callback {
+struct Thrower : EveryEvent {
   explicit Thrower(std::string event) : event(std::move(event)) {}
   std::string event;
-  void at(const char* here) {
+  int order() const override { return -50; }
+  void on(Learner&, const std::string& here) override {
     if (event == here) throw std::runtime_error("thrown in " + event);
   }
-  int order() const override { return -50; }
-  void on_train_begin(Learner&) override { at("train_begin"); }
-  void on_epoch_begin(Learner&) override { at("epoch_begin"); }
-  void on_batch_begin(Learner& learn) override { at(learn.state.train ? "batch_begin" : "valid batch_begin"); }
-  void on_loss_begin(Learner& learn) override { at(learn.state.train ? "loss_begin" : "valid loss_begin"); }
-  void on_backward_begin(Learner&) override { at("backward_begin"); }
-  void on_backward_end(Learner&) override { at("backward_end"); }
-  void on_step_end(Learner&) override { at("step_end"); }
-  void on_batch_end(Learner& learn) override { at(learn.state.train ? "batch_end" : "valid batch_end"); }
-  void on_epoch_end(Learner&) override { at("epoch_end"); }
-  void on_train_end(Learner&, std::exception_ptr) override { at("train_end"); }
 };
 
 struct OnBackwardBegin : Callback {
@@ -89,12 +79,12 @@ TEST_CASE("counters say where the run is, and the model is in the right mode") {
 
 TEST_CASE("every event of two epochs finds the state and the flags that it should") {
   // One line per event: where the run is, what there is to read, and the flags.
-  struct Record : Trace {
+  struct Record : EveryEvent {
     explicit Record(bool last) : last(last) {}
     bool last;  // runs after all others, MixedPrecision included
     int order() const override { return last ? 2000 : -2000; }
     std::vector<std::string> lines;
-    void line(Learner& learn, const std::string& event) {
+    void on(Learner& learn, const std::string& event) override {
       const TrainingState& s = learn.state;
       const Tensor weight = learn.model().parameters()[0];
       lines.push_back(fmt::format(
@@ -103,16 +93,6 @@ TEST_CASE("every event of two epochs finds the state and the flags that it shoul
           weight.grad().defined(), s.skip_bwd, s.skip_step, s.skip_zero, s.stop_epoch, s.stop_training,
           s.skip_validate));
     }
-    void on_train_begin(Learner& l) override { line(l, "train_begin"); }
-    void on_epoch_begin(Learner& l) override { line(l, "epoch_begin"); }
-    void on_batch_begin(Learner& l) override { line(l, "batch_begin"); }
-    void on_loss_begin(Learner& l) override { line(l, "loss_begin"); }
-    void on_backward_begin(Learner& l) override { line(l, "backward_begin"); }
-    void on_backward_end(Learner& l) override { line(l, "backward_end"); }
-    void on_step_end(Learner& l) override { line(l, "step_end"); }
-    void on_batch_end(Learner& l) override { line(l, "batch_end"); }
-    void on_epoch_end(Learner& l) override { line(l, "epoch_end"); }
-    void on_train_end(Learner& l, std::exception_ptr) override { line(l, "train_end"); }
   };
   // In the second training batch a gradient overflows: with mixed precision the step is left out.
   for (const bool fp16 : {false, true})
@@ -145,7 +125,7 @@ TEST_CASE("every event of two epochs finds the state and the flags that it shoul
           flags = none;
         }
         for (int b = 0; b < 2; ++b)
-          for (const char* event : {"batch_begin", "loss_begin", "batch_end"})
+          for (const char* event : {"valid batch_begin", "valid loss_begin", "valid batch_end"})
             add(event, epoch, 3 * epoch + 3, 3, false, false, false, false);
         add("epoch_end", epoch, 3 * epoch + 3, 3, true, true, true, false);
       }

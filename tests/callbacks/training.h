@@ -47,25 +47,33 @@ inline nn::Sequential small_mlp(std::uint64_t seed = 3) {
   return nn::Sequential(nn::Linear(8, 16), nn::BatchNorm1d(16), nn::ReLU(), nn::Linear(16, 3));
 }
 
-/// Writes down every event, with "valid " before those outside of training.
-struct Trace : Callback {
+/// Calls on() at every event, by its name; those of validation and prediction begin with "valid ".
+struct EveryEvent : Callback {
+  virtual void on(Learner& learn, const std::string& event) = 0;
+  void of_batch(Learner& learn, const char* event) {
+    on(learn, (learn.state.train ? "" : "valid ") + std::string(event));
+  }
+
+  void on_train_begin(Learner& learn) override { on(learn, "train_begin"); }
+  void on_epoch_begin(Learner& learn) override { on(learn, "epoch_begin"); }
+  void on_batch_begin(Learner& learn) override { of_batch(learn, "batch_begin"); }
+  void on_loss_begin(Learner& learn) override { of_batch(learn, "loss_begin"); }
+  void on_backward_begin(Learner& learn) override { of_batch(learn, "backward_begin"); }
+  void on_backward_end(Learner& learn) override { of_batch(learn, "backward_end"); }
+  void on_step_end(Learner& learn) override { of_batch(learn, "step_end"); }
+  void on_batch_end(Learner& learn) override { of_batch(learn, "batch_end"); }
+  void on_epoch_end(Learner& learn) override { on(learn, "epoch_end"); }
+  void on_train_end(Learner& learn, std::exception_ptr) override { on(learn, "train_end"); }
+};
+
+/// Writes down every event.
+struct Trace : EveryEvent {
   std::vector<std::string> events;
   std::exception_ptr error;
-  void note(Learner& learn, const char* event) {
-    events.push_back((learn.state.train ? "" : "valid ") + std::string(event));
-  }
-  void on_train_begin(Learner&) override { events.push_back("train_begin"); }
-  void on_epoch_begin(Learner&) override { events.push_back("epoch_begin"); }
-  void on_batch_begin(Learner& learn) override { note(learn, "batch_begin"); }
-  void on_loss_begin(Learner& learn) override { note(learn, "loss_begin"); }
-  void on_backward_begin(Learner& learn) override { note(learn, "backward_begin"); }
-  void on_backward_end(Learner& learn) override { note(learn, "backward_end"); }
-  void on_step_end(Learner& learn) override { note(learn, "step_end"); }
-  void on_batch_end(Learner& learn) override { note(learn, "batch_end"); }
-  void on_epoch_end(Learner&) override { events.push_back("epoch_end"); }
-  void on_train_end(Learner&, std::exception_ptr e) override {
-    events.push_back("train_end");
+  void on(Learner&, const std::string& event) override { events.push_back(event); }
+  void on_train_end(Learner& learn, std::exception_ptr e) override {
     error = e;
+    EveryEvent::on_train_end(learn, e);
   }
 };
 
