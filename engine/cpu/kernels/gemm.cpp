@@ -7,6 +7,14 @@
 namespace halfgrad::cpu::HALFGRAD_ISA {
 namespace {
 
+// Rounds sums[j] + bias_at(j, n) to T and writes them to c[j], for all columns; n lanes of the bias are used.
+template <class T, class Bias>
+HALFGRAD_INLINE void finish_row(T* c, const float* sums, std::int64_t columns, const Bias& bias_at) {
+  std::int64_t j = 0;
+  for (; j + kLanes <= columns; j += kLanes) store(c + j, bias_at(load(sums + j), j, kLanes));
+  if (j < columns) store_n(c + j, bias_at(load(sums + j), j, columns - j), columns - j);
+}
+
 // Adds the bias to finished sums, rounds them to T and writes them to c, where they begin at (i0, j0).
 template <class T>
 void finish_tile(const GemmProblem<T>& p, const float* sums, std::ptrdiff_t sums_row, std::int64_t i0, std::int64_t j0,
@@ -16,24 +24,16 @@ void finish_tile(const GemmProblem<T>& p, const float* sums, std::ptrdiff_t sums
   T* c = p.c + i0 * c_row + j0 * c_col;
   const T* bias = p.bias == nullptr ? nullptr : p.bias + i0 * bias_row + j0 * bias_col;
   for (std::int64_t i = 0; i < rows; ++i, c += c_row, sums += sums_row) {
-    for (std::int64_t j = 0; j < columns; j += kLanes) {
-      const std::int64_t width = minimum(kLanes, columns - j);
-      vfloat sum = load(sums + j);
-      if (bias != nullptr) {
-        const T* from = bias + i * bias_row + j * bias_col;
-        if (bias_col == 1) {
-          sum += load_n(from, width);
-        } else {
-          for (std::int64_t l = 0; l < width; ++l) sum[l] += to_float(from[l * bias_col]);
-        }
-      }
-      if (c_col == 1 && width == kLanes) {
-        store(c + j, sum);
-      } else if (c_col == 1) {
-        store_n(c + j, sum, width);
-      } else {
-        for (std::int64_t l = 0; l < width; ++l) convert(sum[l], c[(j + l) * c_col]);
-      }
+    const T* from = bias == nullptr ? nullptr : bias + i * bias_row;
+    if (c_col == 1 && bias == nullptr) {
+      finish_row(c, sums, columns, [](vfloat sum, std::int64_t, std::int64_t) HALFGRAD_LAMBDA { return sum; });
+    } else if (c_col == 1 && bias_col == 1) {
+      finish_row(c, sums, columns, [=](vfloat sum, std::int64_t j, std::int64_t n) HALFGRAD_LAMBDA {
+        return sum + (n == kLanes ? load(from + j) : load_n(from + j, n));
+      });
+    } else {
+      for (std::int64_t j = 0; j < columns; ++j)
+        convert(bias == nullptr ? sums[j] : sums[j] + to_float(from[j * bias_col]), c[j * c_col]);
     }
   }
 }
