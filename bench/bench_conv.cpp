@@ -1,121 +1,99 @@
-// Convolutions in GFLOP/s: forward, input gradient and weight gradient, in f32 and f16, for images in
-// channels-last and in NCHW memory; and unfolding the images into a matrix for Eigen in f32, forward, for
-// comparison.
+// Convolutions in GFLOP/s: forward, and the gradients of the input and of the weight, in f32 and f16; and unfolding
+// each image into a matrix for Eigen (im2col) in f32.
 //
-//   bench_conv [threads]
+//   bench_conv [--threads N] [--nchw] [--only TEXT] [--csv FILE]
+//
+// Images lie in channels-last memory, where halfgrad's convolutions run; --nchw shows what it costs when they do not.
 
-#include <Eigen/Core>
-#include <cstdio>
-#include <cstdlib>
-#include <vector>
-
-#include "bench/timing.h"
-#include "engine/cpu/conv.h"
-#include "engine/cpu/kernels.h"
+#include "bench/peers.h"
+#include "bench/table.h"
+#include "engine/ops/conv.h"
 
 using namespace halfgrad;
+using bench::number;
+using bench::peers::Convolution;
 
 namespace {
 
 struct Case {
-  std::int64_t batch, inputs, size, outputs, filter, stride, groups = 1;
-  std::int64_t padding() const { return filter / 2; }
-  std::int64_t output_size() const { return (size + 2 * padding() - filter) / stride + 1; }
-  double gflop() const {
-    return 2e-9 * batch * outputs * output_size() * output_size() * (inputs / groups) * filter * filter;
+  const char* name;
+  Convolution convolution;
+  bool transposed = false;  // computes the input gradient forward, and the forward as its input gradient
+};
+
+const std::vector<Case> kCases = {
+    {"3x3 32->64 28x28", {.batch = 64, .inputs = 32, .size = 28, .outputs = 64, .filter = 3}},
+    {"3x3 64->64 14x14", {.batch = 64, .inputs = 64, .size = 14, .outputs = 64, .filter = 3}},
+    {"3x3/2 64->128 28x28", {.batch = 64, .inputs = 64, .size = 28, .outputs = 128, .filter = 3, .stride = 2}},
+    {"1x1 256->64 14x14", {.batch = 64, .inputs = 256, .size = 14, .outputs = 64, .filter = 1, .padding = 0}},
+    {"depthwise 3x3 64 28x28", {.batch = 64, .inputs = 64, .size = 28, .outputs = 64, .filter = 3, .groups = 64}},
+    {"first 3x3 1->32 28x28", {.batch = 64, .inputs = 1, .size = 28, .outputs = 32, .filter = 3}},
+    {"first 3x3 3->64 32x32", {.batch = 64, .inputs = 3, .size = 32, .outputs = 64, .filter = 3}},
+    {"transposed 4x4/2 128->64 8x8",
+     {.batch = 64, .inputs = 64, .size = 16, .outputs = 128, .filter = 4, .stride = 2},
+     true},
+};
+
+/// Forward, input gradient and weight gradient.
+std::vector<bench::Candidate> ours(const Case& test, DType dtype, bool nchw) {
+  const Convolution& c = test.convolution;
+  const Conv2dOptions options{.stride = c.stride, .padding = c.padding, .groups = c.groups};
+  const auto images = [&](std::int64_t channels, std::int64_t size) {
+    const Tensor x = randn({c.batch, channels, size, size}, dtype);
+    return nchw ? x : x.channels_last();
+  };
+  const Tensor x = images(c.inputs, c.size), y = images(c.outputs, c.output_size());
+  const Tensor weight = randn({c.outputs, c.inputs / c.groups, c.filter, c.filter}, dtype);
+  std::vector<bench::Candidate> candidates = {
+      [=] { conv2d(x, weight, {}, options); },
+      [=] { conv2d_input_gradient(y, weight, x.shape(), options); },
+      [=] { conv2d_weight_gradient(x, y, weight.shape(), options); },
+  };
+  if (test.transposed) {
+    candidates[1] = candidates[0];
+    candidates[0] = [=] { conv_transpose2d(y, weight, {}, {.stride = c.stride, .padding = c.padding}); };
   }
-};
-
-constexpr Case kCases[] = {
-    {128, 1, 28, 32, 3, 1},     {128, 32, 14, 64, 3, 1}, {64, 32, 28, 64, 3, 1},  {64, 64, 14, 64, 3, 1},
-    {64, 3, 32, 64, 3, 1},      {32, 64, 32, 64, 3, 1},  {32, 64, 32, 128, 3, 2}, {32, 128, 16, 128, 3, 1},
-    {32, 256, 8, 256, 3, 1},    {32, 512, 4, 512, 3, 1}, {32, 64, 32, 128, 1, 2}, {32, 256, 14, 64, 1, 1},
-    {32, 64, 28, 64, 3, 1, 64},
-};
-
-template <class T>
-struct Tensor {
-  std::vector<T> data;
-  View view;
-  Tensor(DType dtype, const Shape& s, bool channels_last) : data(s.numel()) {
-    std::uint32_t seed = 1;
-    for (T& x : data)
-      x = T(static_cast<float>(static_cast<std::int32_t>(seed = seed * 1664525 + 1013904223)) * 0x1p-31F);
-    view = {data.data(), dtype, s, contiguous_strides(s)};
-    if (channels_last) view.strides = {s[1] * s[2] * s[3], 1, s[3] * s[1], s[1]};
-  }
-};
-
-struct Rates {
-  double forward, input, weight;
-};
-
-template <class T>
-Rates measure(const Case& c, DType dtype, bool channels_last) {
-  Conv2dGeometry geometry;
-  geometry.stride[0] = geometry.stride[1] = c.stride;
-  geometry.padding[0] = geometry.padding[1] = c.padding();
-  geometry.groups = c.groups;
-  Tensor<T> x(dtype, {c.batch, c.inputs, c.size, c.size}, channels_last);
-  Tensor<T> w(dtype, {c.outputs, c.inputs / c.groups, c.filter, c.filter}, false);
-  Tensor<T> y(dtype, {c.batch, c.outputs, c.output_size(), c.output_size()}, channels_last);
-  Tensor<T> dy = y;
-  dy.view.data = dy.data.data();
-  const auto rate = [&](auto&& f) { return c.gflop() / bench::median_seconds(f); };
-  return {rate([&] { cpu::conv2d(y.view, x.view, w.view, View(), geometry); }),
-          rate([&] { cpu::conv2d_backward_input(x.view, dy.view, w.view, View(), geometry); }),
-          rate([&] { cpu::conv2d_backward_weight(w.view, x.view, dy.view, geometry); })};
+  return candidates;
 }
 
-double measure_eigen(const Case& c) {
-  if (c.groups != 1) return 0;
-  using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-  const std::int64_t size = c.output_size();
-  Matrix w = Matrix::Random(c.outputs, c.inputs * c.filter * c.filter), columns(w.cols(), size * size);
-  Matrix y(c.outputs, size * size);
-  const std::vector<float> x(c.batch * c.inputs * c.size * c.size, 0.5F);
-  return c.gflop() / bench::median_seconds([&] {
-           for (std::int64_t n = 0; n < c.batch; ++n) {
-             for (std::int64_t k = 0; k < columns.rows(); ++k) {
-               const std::int64_t r = k / c.filter % c.filter, s = k % c.filter;
-               const float* plane = &x[(n * c.inputs + k / (c.filter * c.filter)) * c.size * c.size];
-               for (std::int64_t i = 0; i < size; ++i)
-                 for (std::int64_t j = 0; j < size; ++j) {
-                   const std::int64_t h = i * c.stride + r - c.padding(), v = j * c.stride + s - c.padding();
-                   columns(k, i * size + j) = h >= 0 && h < c.size && v >= 0 && v < c.size ? plane[h * c.size + v] : 0;
-                 }
-             }
-             y.noalias() = w * columns;
-           }
-         });
+/// The same with Eigen.
+std::vector<bench::Candidate> unfolded(const Case& test) {
+  const auto peer = std::make_shared<bench::peers::UnfoldedConvolution>(test.convolution);
+  std::vector<bench::Candidate> candidates = {[=] { peer->forward(); }, [=] { peer->input_gradient(); },
+                                              [=] { peer->weight_gradient(); }};
+  if (test.transposed) std::swap(candidates[0], candidates[1]);
+  return candidates;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  const int threads = argc > 1 ? std::atoi(argv[1]) : 1;
-  cpu::set_num_threads(threads);
-  std::printf("%s kernels, %d thread(s); FMA peak %.0f GFLOP/s; Eigen uses one thread\n", cpu::kernels().isa, threads,
-              bench::fma_peak());
-  std::printf("y: forward, dx: input gradient, dw: weight gradient\n\n");
-  std::printf("%-38s%-18s%-18s%-18s%-18s\n", "", "  channels-last f32", "  channels-last f16", "  NCHW f32",
-              "  NCHW f16");
-  std::printf("%-33s", "batch in->out size filter/stride");
-  for (int i = 0; i < 4; ++i) std::printf("%7s%6s%6s", "y", "dx", "dw");
-  std::printf("%8s\n", "Eigen");
-  for (const Case& c : kCases) {
-    char name[64];
-    std::snprintf(name, sizeof name, "%ld  %ld->%ld  %ldx%ld  %ldx%ld/%ld%s", static_cast<long>(c.batch),
-                  static_cast<long>(c.inputs), static_cast<long>(c.outputs), static_cast<long>(c.size),
-                  static_cast<long>(c.size), static_cast<long>(c.filter), static_cast<long>(c.filter),
-                  static_cast<long>(c.stride), c.groups > 1 ? " depthwise" : "");
-    std::printf("%-33s", name);
-    for (bool channels_last : {true, false})
-      for (DType dtype : {f32, f16}) {
-        const Rates rates = dtype == f32 ? measure<float>(c, f32, channels_last) : measure<half>(c, f16, channels_last);
-        std::printf("%7.1f%6.1f%6.1f", rates.forward, rates.input, rates.weight);
-        std::fflush(stdout);
-      }
-    std::printf("%8.1f\n", measure_eigen(c));
+  bool nchw = false;
+  const bench::Options options(argc, argv, "Convolutions, GFLOP/s.", [&](CLI::App& app) {
+    app.add_flag("--nchw", nchw, "images in NCHW memory instead of channels-last");
+  });
+  bench::peers::use_threads();
+  bench::print_machine();
+  bench::Table table(
+      {"convolution, batch 64", "f32", "f32/peak", "f16", "f16/peak", "Eigen", "f32/Eigen", "f16/f32", "f16/Eigen"},
+      options, 43);
+  bench::GeometricMean to_eigen, half_to_single, half_to_eigen;
+  for (const Case& test : kCases) {
+    if (!options.wants(test.name)) continue;
+    const std::vector<bench::Candidate> single = ours(test, f32, nchw), halves = ours(test, f16, nchw),
+                                        peer = unfolded(test);
+    const char* directions[] = {"forward", "input grad", "weight grad"};
+    for (std::size_t d = 0; d < 3; ++d) {
+      const std::vector<double> seconds = bench::median_seconds({single[d], halves[d], peer[d], bench::FmaPeak::run});
+      const double peak = bench::FmaPeak::gflop / seconds[3];
+      const auto rate = [&](std::size_t i) { return test.convolution.gflop() / seconds[i]; };
+      table.add({fmt::format("{} {}", test.name, directions[d]), number(rate(0)), bench::percent(rate(0) / peak),
+                 number(rate(1)), bench::percent(rate(1) / peak), number(rate(2)),
+                 number(to_eigen.add(seconds[2] / seconds[0]), 2),
+                 number(half_to_single.add(seconds[0] / seconds[1]), 2),
+                 number(half_to_eigen.add(seconds[2] / seconds[1]), 2)});
+    }
   }
+  table.add({"geometric mean", "", "", "", "", "", number(to_eigen.value(), 2), number(half_to_single.value(), 2),
+             number(half_to_eigen.value(), 2)});
 }

@@ -1,110 +1,130 @@
-// Matrix products in GFLOP/s: halfgrad in f32 and f16, Eigen, and the speed limit of the machine.
+// Matrix products in GFLOP/s: halfgrad in f32 and f16, Eigen, OpenBLAS, and the share of the machine's FMA peak.
 //
-//   bench_gemm [threads]
+//   bench_gemm [--threads N] [--only TEXT] [--csv FILE]
 //
-// "Eigen f16" is what one would do without kernels for half: convert both operands, multiply in f32, convert
-// back.
+// "cast f16" is what one would do without kernels for half: convert both operands, multiply in f32 with Eigen, convert
+// back. The linear layers are those of examples/models.h: forward, and the gradients of the input and of the weight.
 
-#include <Eigen/Core>
-#include <cstdio>
 #include <cstdlib>
-#include <vector>
 
-#include "bench/timing.h"
-#include "engine/cpu/gemm.h"
-#include "engine/cpu/kernels.h"
+#include "bench/peers.h"
+#include "bench/table.h"
+#include "engine/tensor.h"
+
+#ifdef BENCH_OPENBLAS
+#include <cblas.h>
+#include <unistd.h>
+#endif
 
 using namespace halfgrad;
+using bench::number;
+using bench::peers::Product;
 
 namespace {
 
 struct Case {
-  std::int64_t m, n, k;
-  char a, b;  // 'N': row-major, 'T': its transpose is
-  const char* what;
+  std::string name;
+  Product product;
 };
 
-constexpr Case kCases[] = {
-    {64, 64, 64, 'N', 'N', ""},
-    {128, 128, 128, 'N', 'N', ""},
-    {256, 256, 256, 'N', 'N', ""},
-    {512, 512, 512, 'N', 'N', ""},
-    {1024, 1024, 1024, 'N', 'N', ""},
-    {2048, 2048, 2048, 'N', 'N', ""},
-    {128, 256, 784, 'N', 'T', "linear layer"},
-    {128, 784, 256, 'N', 'N', "its input gradient"},
-    {256, 784, 128, 'T', 'N', "its weight gradient"},
-    {128, 10, 256, 'N', 'T', "last layer"},
-    {10, 256, 128, 'T', 'N', "its weight gradient"},
-    {1, 1024, 1024, 'N', 'T', "one row"},
-    {1, 1024, 1024, 'N', 'N', "one row"},
-    {4, 1024, 1024, 'N', 'T', "few rows"},
-    {1024, 1, 1024, 'N', 'N', "one column"},
-};
+std::vector<Case> all_cases() {
+  std::vector<Case> cases;
+  for (const std::int64_t n : {64, 128, 256, 512, 1024, 2048})
+    cases.push_back({fmt::format("square {}", n), {n, n, n}});
+  const auto linear = [&](const std::string& model, std::int64_t batch, std::int64_t in, std::int64_t out) {
+    const std::string name = fmt::format("{} {}->{} ", model, in, out);
+    cases.push_back({name + "forward", {.m = batch, .n = out, .k = in, .b_transposed = true}});
+    cases.push_back({name + "input grad", {.m = batch, .n = in, .k = out}});
+    cases.push_back({name + "weight grad", {.m = out, .n = in, .k = batch, .a_transposed = true}});
+  };
+  linear("mlp", 64, 784, 256);
+  linear("mlp", 64, 256, 128);
+  linear("mlp", 64, 128, 10);
+  linear("cnn", 128, 3136, 128);
+  linear("cnn", 128, 128, 10);
+  linear("resnet", 64, 512, 10);
+  cases.push_back({"one row", {.m = 1, .n = 1024, .k = 1024, .b_transposed = true}});
+  return cases;
+}
 
-template <class T>
 struct Operands {
-  std::vector<T> a, b, c;
-  View va, vb, vc;
-  Operands(const Case& s, DType dtype) : a(s.m * s.k), b(s.k * s.n), c(s.m * s.n) {
-    std::uint32_t seed = 1;
-    for (std::vector<T>* v : {&a, &b})
-      for (T& x : *v)
-        x = T(static_cast<float>(static_cast<std::int32_t>(seed = seed * 1664525 + 1013904223)) * 0x1p-31F);
-    va = {a.data(), dtype, {1, s.m, s.k}, s.a == 'N' ? Strides{0, s.k, 1} : Strides{0, 1, s.m}};
-    vb = {b.data(), dtype, {1, s.k, s.n}, s.b == 'N' ? Strides{0, s.n, 1} : Strides{0, 1, s.k}};
-    vc = {c.data(), dtype, {1, s.m, s.n}, Strides{0, s.n, 1}};
+  Tensor a, b, c;  // [1, m, k], [1, k, n], [1, m, n]
+
+  Operands(const Product& p, DType dtype) : c(empty({1, p.m, p.n}, dtype)) {
+    const auto matrix = [&](std::int64_t rows, std::int64_t columns, bool transposed) {
+      return transposed ? randn({1, columns, rows}, dtype).transpose(1, 2) : randn({1, rows, columns}, dtype);
+    };
+    a = matrix(p.m, p.k, p.a_transposed);
+    b = matrix(p.k, p.n, p.b_transposed);
+  }
+
+  bench::Candidate ours() const {
+    return [c = c.view_of_data(), a = a.view_of_data(), b = b.view_of_data()] {
+      backend_for(Device::cpu()).gemm(c, a, b, {});
+    };
   }
 };
 
-using RowMajor = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-using RowMajorHalf = Eigen::Matrix<Eigen::half, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+#ifdef BENCH_OPENBLAS
 
-void eigen_multiply(const Case& s, const float* a, const float* b, float* c) {
-  using Map = Eigen::Map<const RowMajor>;
-  Eigen::Map<RowMajor> out(c, s.m, s.n);
-  if (s.a == 'T') {
-    out.noalias() = Map(a, s.k, s.m).transpose() * Map(b, s.k, s.n);
-  } else if (s.b == 'T') {
-    out.noalias() = Map(a, s.m, s.k) * Map(b, s.n, s.k).transpose();
-  } else {
-    out.noalias() = Map(a, s.m, s.k) * Map(b, s.k, s.n);
-  }
+/// OpenBLAS chooses its kernels while it is loaded, and Debian's takes slow ones on processors that are newer than it
+/// is. So the program starts once more with their name in its environment.
+void choose_openblas_kernels(char** argv) {
+  if (std::getenv("OPENBLAS_CORETYPE") || !__builtin_cpu_supports("avx512f")) return;
+  setenv("OPENBLAS_CORETYPE", "SkylakeX", 1);
+  execv("/proc/self/exe", argv);
 }
 
-void eigen_multiply_half(const Case& s, const half* a, const half* b, half* c) {
-  using Map = Eigen::Map<const RowMajorHalf>;
-  static RowMajor wide_a, wide_b, wide_c;
-  wide_a = Map(reinterpret_cast<const Eigen::half*>(a), s.a == 'N' ? s.m : s.k, s.a == 'N' ? s.k : s.m).cast<float>();
-  wide_b = Map(reinterpret_cast<const Eigen::half*>(b), s.b == 'N' ? s.k : s.n, s.b == 'N' ? s.n : s.k).cast<float>();
-  wide_c.resize(s.m, s.n);
-  eigen_multiply(s, wide_a.data(), wide_b.data(), wide_c.data());
-  Eigen::Map<RowMajorHalf>(reinterpret_cast<Eigen::half*>(c), s.m, s.n) = wide_c.cast<Eigen::half>();
+bench::Candidate openblas(const Product& p, float* c, const float* a, const float* b) {
+  const auto stored = [](bool transposed) { return transposed ? CblasTrans : CblasNoTrans; };
+  const auto size = [](std::int64_t n) { return static_cast<blasint>(n); };
+  return [=] {
+    cblas_sgemm(CblasRowMajor, stored(p.a_transposed), stored(p.b_transposed), size(p.m), size(p.n), size(p.k), 1.0F, a,
+                size(p.a_transposed ? p.m : p.k), b, size(p.b_transposed ? p.k : p.n), 0.0F, c, size(p.n));
+  };
 }
+
+#else
+
+void choose_openblas_kernels(char**) {}
+bench::Candidate openblas(const Product&, float*, const float*, const float*) { return {}; }
+
+#endif
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  const int threads = argc > 1 ? std::atoi(argv[1]) : 1;
-  cpu::set_num_threads(threads);
-  const double peak = bench::fma_peak();
-  std::printf("%s kernels, %d thread(s); FMA peak %.0f GFLOP/s; Eigen uses one thread\n\n", cpu::kernels().isa, threads,
-              peak);
-  std::printf("%-6s%-6s%-6s%-4s%8s%8s%8s%11s%11s  %s\n", "M", "N", "K", "", "f32", "f16", "% peak", "Eigen f32",
-              "Eigen f16", "");
-  for (const Case& s : kCases) {
-    Operands<float> single(s, f32);
-    Operands<half> halves(s, f16);
-    const double flop = 2e-9 * s.m * s.n * s.k;
-    const double ours = flop / bench::median_seconds([&] { cpu::gemm(single.vc, single.va, single.vb, {}); });
-    const double ours_half = flop / bench::median_seconds([&] { cpu::gemm(halves.vc, halves.va, halves.vb, {}); });
-    const double eigen =
-        flop / bench::median_seconds([&] { eigen_multiply(s, single.a.data(), single.b.data(), single.c.data()); });
-    const double eigen_half = flop / bench::median_seconds([&] {
-                                eigen_multiply_half(s, halves.a.data(), halves.b.data(), halves.c.data());
-                              });
-    std::printf("%-6ld%-6ld%-6ld%c%c  %8.1f%8.1f%8.0f%11.1f%11.1f  %s\n", static_cast<long>(s.m),
-                static_cast<long>(s.n), static_cast<long>(s.k), s.a, s.b, ours, ours_half, 100 * ours / peak, eigen,
-                eigen_half, s.what);
+  choose_openblas_kernels(argv);
+  const bench::Options options(argc, argv, "Matrix products, GFLOP/s.");
+  bench::peers::use_threads();
+#ifdef BENCH_OPENBLAS
+  openblas_set_num_threads(options.threads);
+#endif
+  bench::print_machine();
+  bench::Table table({"product", "M", "N", "K", "f32", "f32/peak", "f16", "f16/peak", "Eigen", "OpenBLAS", "cast f16",
+                      "f32/Eigen", "f32/OpenBLAS", "f16/f32", "f16/cast"},
+                     options, 29);
+  bench::GeometricMean to_eigen, to_openblas, half_to_single, half_to_cast;
+  for (const Case& test : all_cases()) {
+    if (!options.wants(test.name)) continue;
+    const Product& p = test.product;
+    const Operands singles(p, f32), halves(p, f16);
+    float *c = singles.c.data<float>(), *a = singles.a.data<float>(), *b = singles.b.data<float>();
+    half *hc = halves.c.data<half>(), *ha = halves.a.data<half>(), *hb = halves.b.data<half>();
+    bench::peers::HalfProduct cast(p);
+    const std::vector<double> seconds =
+        bench::median_seconds({singles.ours(), halves.ours(), [=] { bench::peers::multiply(p, c, a, b); },
+                               openblas(p, c, a, b), [&cast, hc, ha, hb] { cast(hc, ha, hb); }, bench::FmaPeak::run});
+    const double peak = bench::FmaPeak::gflop / seconds[5];
+    const auto rate = [&](std::size_t i) { return p.gflop() / seconds[i]; };
+    const auto ratio = [&](bench::GeometricMean& mean, std::size_t ours, std::size_t peer) {
+      return number(mean.add(seconds[peer] / seconds[ours]), 2);
+    };
+    table.add({test.name, std::to_string(p.m), std::to_string(p.n), std::to_string(p.k), number(rate(0)),
+               bench::percent(rate(0) / peak), number(rate(1)), bench::percent(rate(1) / peak), number(rate(2)),
+               number(rate(3)), number(rate(4)), ratio(to_eigen, 0, 2), ratio(to_openblas, 0, 3),
+               ratio(half_to_single, 1, 0), ratio(half_to_cast, 1, 4)});
   }
+  table.add({"geometric mean", "", "", "", "", "", "", "", "", "", "", number(to_eigen.value(), 2),
+             number(to_openblas.value(), 2), number(half_to_single.value(), 2), number(half_to_cast.value(), 2)});
 }

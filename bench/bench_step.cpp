@@ -1,13 +1,14 @@
 // Whole training steps through the Learner, in f32 and in mixed precision, with the time split into its parts.
 //
-//   bench_step [--threads N] [--model mlp|cnn|resnet ...] [--csv FILE]
+//   bench_step [--threads N] [--only TEXT] [--csv FILE]
 //
 // The columns are medians over the batches, in milliseconds: data (waiting for the loader), forward (casts and loss
-// included), backward, unscale (overflow check and norm), step (optimizer), rest (zeroing, recording). `peak` is the share
-// of the machine's FMA peak that the arithmetic of convolutions and linear layers reaches over the whole step.
+// included), backward, unscale (overflow check and norm), step (optimizer), rest (zeroing, recording). `peak` is the
+// share of the machine's FMA peak that the arithmetic of convolutions and linear layers reaches over the whole step.
 // bench/pytorch_peer.py times the same steps in PyTorch.
 
 #include <map>
+#include <numeric>
 
 #include "bench/table.h"
 #include "callbacks/learner.h"
@@ -21,15 +22,20 @@ namespace {
 struct Case {
   std::string model;
   std::int64_t batch, size;  // images [batch, 1, size, size]
+  std::int64_t batches;      // of an epoch
 };
-const std::vector<Case> kCases = {{"mlp", 64, 28}, {"cnn", 128, 28}, {"resnet", 64, 32}};
+const std::vector<Case> kCases = {{"mlp", 64, 28, 200}, {"cnn", 128, 28, 40}, {"resnet", 64, 32, 4}};
+
+/// The parts of a step that are timed.
+constexpr const char* kPhases[] = {"data", "forward", "backward", "unscale", "step", "rest"};
 
 /// Multiply-adds, as two operations each, of one training step: the forward products, and for each of them two in
 /// backward, but none for the gradient of the input.
 double flop_of_step(nn::Module& model, const Tensor& input) {
   double total = 0, first = 0;
   std::vector<std::pair<nn::Module*, int>> hooks;
-  for (const auto& [path, module] : model.named_modules()) {
+  for (const auto& named : model.named_modules()) {
+    nn::Module* module = named.second;
     const auto count = [&](const Tensor& weight) {
       const double per_output = 2.0 * static_cast<double>(weight.numel() / weight.size(0));
       hooks.emplace_back(module,
@@ -53,7 +59,6 @@ double flop_of_step(nn::Module& model, const Tensor& input) {
 struct Phases {
   std::map<std::string, std::vector<double>> milliseconds;
   double last = 0;
-  bool running = false;
 
   void begin() { last = bench::now(); }
   void end(const char* phase) {
@@ -61,11 +66,9 @@ struct Phases {
     milliseconds[phase].push_back(1e3 * (time - last));
     last = time;
   }
-  double median(const char* phase) {
-    std::vector<double>& v = milliseconds[phase];
-    if (v.empty()) return 0;
-    std::nth_element(v.begin(), v.begin() + static_cast<std::ptrdiff_t>(v.size() / 2), v.end());
-    return v[v.size() / 2];
+  double median(const char* phase) const {
+    const auto times = milliseconds.find(phase);
+    return times == milliseconds.end() ? 0 : bench::median(times->second);
   }
 };
 
@@ -90,52 +93,73 @@ struct Last : Callback {
   void on_batch_end(Learner&) override { phases.end("rest"); }
 };
 
-double measure(const Case& c, bool fp16, double peak, bench::Table& table, double f32_total) {
-  manual_seed(1);
-  nn::Sequential model = models::make(c.model);
-  const double flop = flop_of_step(model, zeros({c.batch, 1, c.size, c.size}));
-  // As many batches as take some seconds, each epoch the same ones.
-  const std::int64_t batches = c.model == "resnet" ? 8 : 60;
-  const data::TensorDataset dataset(randn({batches * c.batch, 1, c.size, c.size}), randint(0, 10, {batches * c.batch}));
-  Phases phases;
-  Learner learn({data::DataLoader(dataset, {.batch_size = c.batch, .shuffle = true}), {}}, model, nn::cross_entropy,
-                {.opt = optim::adamw(), .silent = true});
-  if (fp16) learn.to_fp16();
-  learn.fit(1);  // warm
-  learn.add(std::make_shared<First>(phases));
-  learn.add(std::make_shared<Last>(phases));
-  learn.fit(c.model == "resnet" ? 1 : 3);
-
-  double total = 0;
-  std::vector<std::string> cells = {c.model, std::to_string(c.batch), fp16 ? "fp16" : "fp32"};
-  std::vector<std::string> parts;
-  for (const char* phase : {"data", "forward", "backward", "unscale", "step", "rest"}) {
-    total += phases.median(phase);
-    parts.push_back(bench::number(phases.median(phase), 3));
+/// The training of one model in one precision.
+class Training {
+ public:
+  Training(const Case& c, bool fp16)
+      : model_(models::make(c.model)),
+        flop_(flop_of_step(model_, zeros({c.batch, 1, c.size, c.size}))),
+        learn_({loader(c), {}}, model_, nn::cross_entropy, {.opt = optim::adamw(), .silent = true}) {
+    if (fp16) learn_.to_fp16();
+    learn_.fit(1);  // warm
+    learn_.add(std::make_shared<First>(phases_));
+    learn_.add(std::make_shared<Last>(phases_));
   }
-  cells.push_back(bench::number(total, 3));
-  cells.push_back(fp16 ? bench::number(total / f32_total, 2) : "1.00");
-  cells.insert(cells.end(), parts.begin(), parts.end());
-  cells.push_back(bench::number(100 * flop / (total * 1e-3) / (peak * 1e9), 0) + "%");
-  table.add(cells);
-  return total;
-}
+
+  void run_epoch() { learn_.fit(1); }
+
+  double flop() const { return flop_; }
+  /// Medians over the batches so far, in the order of kPhases.
+  std::vector<double> milliseconds() const {
+    std::vector<double> result;
+    for (const char* phase : kPhases) result.push_back(phases_.median(phase));
+    return result;
+  }
+
+ private:
+  // As many batches as take a second or some, each epoch the same ones.
+  static data::DataLoader loader(const Case& c) {
+    const std::int64_t items = c.batch * (bench::sampling.samples == 1 ? 2 : c.batches);
+    const data::TensorDataset dataset(randn({items, 1, c.size, c.size}), randint(0, 10, {items}));
+    return data::DataLoader(dataset, {.batch_size = c.batch, .shuffle = true});
+  }
+
+  nn::Sequential model_;
+  double flop_;
+  Phases phases_;
+  Learner learn_;
+};
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::vector<std::string> models;
-  const bench::Options options(argc, argv, "Training steps, milliseconds.", [&](CLI::App& app) {
-    app.add_option("--model", models, "only these")->check(CLI::IsMember({"mlp", "cnn", "resnet"}));
-  });
+  const bench::Options options(argc, argv, "Training steps, milliseconds.");
   bench::print_machine();
-  const double peak = bench::fma_peak();
   bench::Table table(
-      {"model", "batch", "", "total", "to fp32", "data", "forward", "backward", "unscale", "step", "rest", "peak"},
-      options);
+      {"model", "batch", "total", "to fp32", "data", "forward", "backward", "unscale", "step", "rest", "peak"}, options,
+      13);
   for (const Case& c : kCases) {
-    if (!models.empty() && std::find(models.begin(), models.end(), c.model) == models.end()) continue;
-    const double f32_total = measure(c, false, peak, table, 0);
-    measure(c, true, peak, table, f32_total);
+    if (!options.wants(c.model)) continue;
+    manual_seed(1);
+    Training single(c, false), mixed(c, true);
+    // Epochs alternate, so that a machine that is busy for a while slows both, and the peak.
+    std::vector<double> peaks;
+    for (int epoch = 0; epoch < std::min(3, bench::sampling.samples); ++epoch) {
+      single.run_epoch();
+      peaks.push_back(bench::median_seconds({bench::FmaPeak::run}).front());
+      mixed.run_epoch();
+    }
+    const double peak = bench::FmaPeak::gflop / bench::median(peaks);
+    double single_total = 0;
+    for (const Training* training : {&single, &mixed}) {
+      const std::vector<double> parts = training->milliseconds();
+      const double total = std::accumulate(parts.begin(), parts.end(), 0.0);
+      if (training == &single) single_total = total;
+      std::vector<std::string> cells = {c.model + (training == &single ? " fp32" : " fp16"), std::to_string(c.batch),
+                                        bench::number(total, 3), bench::number(total / single_total, 2)};
+      for (const double part : parts) cells.push_back(bench::number(part, 3));
+      cells.push_back(bench::percent(training->flop() / (total * 1e-3) / (peak * 1e9)));
+      table.add(cells);
+    }
   }
 }

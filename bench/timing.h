@@ -1,57 +1,94 @@
 #pragma once
-// What the benchmarks share: a stopwatch that reports medians, and the speed limit of the machine.
+// What the benchmarks share: a stopwatch that reports medians of several candidates side by side, and the speed limit
+// of the machine.
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <thread>
 #include <vector>
 
 #include "engine/cpu/parallel.h"
 
 namespace bench {
 
+/// Seconds since some moment in the past.
 inline double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// Median seconds of one call of f, over `samples` samples of about `seconds` each.
-template <class F>
-double median_seconds(F&& f, double seconds = 0.02, int samples = 11) {
-  f();  // caches, page faults, threads
-  int repeats = 1;
-  for (;;) {
-    const double start = now();
-    for (int i = 0; i < repeats; ++i) f();
-    const double elapsed = now() - start;
-    if (elapsed > seconds / 2) {
-      repeats = std::max(1, static_cast<int>(repeats * seconds / elapsed));
-      break;
-    }
-    repeats *= 2;
-  }
-  std::vector<double> times;
-  for (int sample = 0; sample < samples; ++sample) {
-    const double start = now();
-    for (int i = 0; i < repeats; ++i) f();
-    times.push_back((now() - start) / repeats);
-  }
-  std::nth_element(times.begin(), times.begin() + samples / 2, times.end());
-  return times[samples / 2];
+/// The middle one; NaN when there is none.
+inline double median(std::vector<double> values) {
+  if (values.empty()) return NAN;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
 }
 
-/// f32 multiply-adds in registers alone, counted as two operations each: GFLOP/s of all threads that
+/// How long median_seconds() measures each candidate: so many samples of about so many seconds.
+struct Sampling {
+  double seconds = 0.01;
+  int samples = 21;
+};
+inline Sampling sampling;
+
+/// What is timed; an empty one is a peer that is not there.
+using Candidate = std::function<void()>;
+
+/// How many calls of f make a sample.
+inline int calls_per_sample(const Candidate& f) {
+  f();  // caches, page faults, threads
+  for (int calls = 1;; calls *= 2) {
+    const double start = now();
+    for (int i = 0; i < calls; ++i) f();
+    const double elapsed = now() - start;
+    if (elapsed > sampling.seconds / 2) return std::max(1, static_cast<int>(calls * sampling.seconds / elapsed));
+  }
+}
+
+/// Median seconds of one call of each candidate, NaN for an empty one. Their samples alternate, so that a machine that
+/// is busy for a while slows all of them: the ratios can be trusted where the times cannot.
+inline std::vector<double> median_seconds(const std::vector<Candidate>& candidates) {
+  std::vector<int> calls;
+  for (const Candidate& f : candidates) calls.push_back(f ? calls_per_sample(f) : 0);
+  std::vector<std::vector<double>> times(candidates.size());
+  for (int sample = 0; sample < sampling.samples; ++sample)
+    for (std::size_t c = 0; c < candidates.size(); ++c) {
+      if (calls[c] == 0) continue;
+      // The threads of a peer go on spinning for a while after its last call: not at the cost of the next candidate.
+      if (halfgrad::cpu::num_threads() > 1) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      if (calls[c] > 1) candidates[c]();  // brings its data back into the caches
+      const double start = now();
+      for (int i = 0; i < calls[c]; ++i) candidates[c]();
+      times[c].push_back((now() - start) / calls[c]);
+    }
+  std::vector<double> medians;
+  for (const std::vector<double>& t : times) medians.push_back(median(t));
+  return medians;
+}
+
+/// The speed limit of arithmetic: f32 multiply-adds in registers alone, on all threads that
 /// halfgrad::cpu::num_threads() allows. Needs a build for this machine (-march=native) to tell the truth.
-inline double fma_peak() {
+class FmaPeak {
 #if defined(__AVX512F__)
-  constexpr int kLanes = 16;
+  static constexpr int kLanes = 16;
 #elif defined(__AVX__)
-  constexpr int kLanes = 8;
+  static constexpr int kLanes = 8;
 #else
-  constexpr int kLanes = 4;
+  static constexpr int kLanes = 4;
 #endif
   typedef float vector __attribute__((vector_size(kLanes * 4)));
-  constexpr int kSums = 12, kSteps = 2000, kChunks = 64;
-  const double seconds = median_seconds([] {
+  static constexpr int kSums = 12, kSteps = 2000, kChunks = 64;
+
+ public:
+  /// What run() computes, a multiply-add counted as two operations.
+  static constexpr double gflop = 2e-9 * kLanes * kSums * kSteps * kChunks;
+
+  /// A candidate to measure beside others.
+  static void run() {
     halfgrad::cpu::parallel_for(kChunks, 1, [](std::int64_t, std::int64_t) {
       vector s0 = {}, s1 = s0 + 1, s2 = s0 + 2, s3 = s0 + 3, s4 = s0 + 4, s5 = s0 + 5;
       vector s6 = s0 + 6, s7 = s0 + 7, s8 = s0 + 8, s9 = s0 + 9, s10 = s0 + 10, s11 = s0 + 11;
@@ -65,8 +102,18 @@ inline double fma_peak() {
       vector sum = ((s0 + s1) + (s2 + s3)) + ((s4 + s5) + (s6 + s7)) + ((s8 + s9) + (s10 + s11));
       asm volatile("" : "+x"(sum));
     });
-  });
-  return 2.0 * kLanes * kSums * kSteps * kChunks / seconds * 1e-9;
-}
+  }
+
+  /// GFLOP/s of the best of many runs.
+  static double measure() {
+    double best = INFINITY;
+    for (int i = 0; i < 300; ++i) {
+      const double start = now();
+      run();
+      best = std::min(best, now() - start);
+    }
+    return gflop / best;
+  }
+};
 
 }  // namespace bench
