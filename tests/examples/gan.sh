@@ -13,11 +13,11 @@ fail() {
   exit 1
 }
 
-# run OUT ARGUMENT...: draws into that folder, in epochs of 8 batches.
+# run OUT ARGUMENT...: draws into that folder, in epochs of 7 batches, enough for a turn of either network.
 run() {
   out=$1
   shift
-  "$program" --limit 256 --batch-size 32 --out "$folder/$out" "$@" >"$folder/output" 2>&1 || fail "$*: status $?"
+  "$program" --limit 112 --batch-size 16 --out "$folder/$out" "$@" >"$folder/output" 2>&1 || fail "$*: status $?"
   tail -n 1 "$folder/output" | grep -q "$numbers" || fail "$*: the last line is not '$numbers'"
 }
 
