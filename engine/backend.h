@@ -8,8 +8,10 @@
 // Arithmetic: f16 operands are widened to f32, computed, and rounded once on the way out; sums of f16 and f32 are
 // accumulated in f32 (or better), sums of integers in i64.
 
+#include <cstddef>
 #include <cstdint>
 
+#include "engine/device.h"
 #include "engine/dtype.h"
 #include "engine/shape.h"
 #include "engine/storage.h"
@@ -17,12 +19,15 @@
 namespace halfgrad {
 
 /// Raw strided memory: element (i, j, ...) is at data + (i*strides[0] + j*strides[1] + ...) elements. Strides may be 0.
-/// `data == nullptr` marks an operand that is absent.
+/// `data == nullptr` marks an operand that is absent. `device` is where the memory is. It is that of the backend, except
+/// that a literal (a number that was written where a tensor is expected) stays in host memory: one element, read through
+/// strides of 0.
 struct View {
   void* data = nullptr;
   DType dtype = f32;
   Shape shape;
   Strides strides;
+  Device device = Device::cpu();
 
   explicit operator bool() const { return data != nullptr; }
   std::int64_t numel() const { return shape.numel(); }
@@ -77,6 +82,10 @@ class Backend {
   virtual ~Backend() = default;
   virtual Device device() const = 0;
   virtual Allocator& allocator() = 0;
+
+  // --- transfers: `bytes` bytes between this device's memory and the host's; they have arrived when the call returns --
+  virtual void copy_from_host(void* to, const void* from, std::size_t bytes) = 0;
+  virtual void copy_to_host(void* to, const void* from, std::size_t bytes) = 0;
 
   // --- elementwise: every view already has the output's shape (stride 0 where broadcast) -----------------------------
   // `op` is a position in UnaryOps / BinaryOps of engine/ops/elementwise_ops.h, `params` the op's constants; arithmetic

@@ -1,5 +1,4 @@
 #include <cmath>
-#include <cstring>
 
 #include "engine/autograd.h"
 #include "engine/random.h"
@@ -111,10 +110,10 @@ Tensor ones_like(const Tensor& x) { return full_like(x, 1); }
 Tensor rand_like(const Tensor& x) { return empty_like(x).uniform_(); }
 Tensor randn_like(const Tensor& x) { return empty_like(x).normal_(); }
 
-Tensor from_host(const void* values, std::int64_t n, DType dtype, const Shape& shape) {
+Tensor from_host(const void* values, std::int64_t n, DType dtype, const Shape& shape, Device device) {
   check(shape.numel() == n, "from_vector: {} values do not fill the shape {}", n, shape);
-  Tensor x = empty(shape, dtype);
-  if (n > 0) std::memcpy(x.raw_data(), values, static_cast<std::size_t>(n) * size_of(dtype));
+  Tensor x = empty(shape, dtype, device);
+  if (n > 0) backend_for(device).copy_from_host(x.raw_data(), values, static_cast<std::size_t>(n) * size_of(dtype));
   return x;
 }
 
@@ -130,7 +129,7 @@ void NestedList::collect(std::size_t depth, Shape& shape, std::vector<double>& o
   for (const NestedList& item : items_) item.collect(depth + 1, shape, out);
 }
 
-Tensor tensor(std::initializer_list<NestedList> values, DType dtype) {
+Tensor tensor(std::initializer_list<NestedList> values, DType dtype, Device device) {
   const NestedList root(values);
   Shape shape;
   for (const NestedList* level = &root; !level->is_number_;) {
@@ -140,7 +139,7 @@ Tensor tensor(std::initializer_list<NestedList> values, DType dtype) {
   }
   std::vector<double> numbers;
   root.collect(0, shape, numbers);
-  return from_vector(numbers, shape).to(dtype);
+  return from_vector(numbers, shape).to(dtype).to(device);
 }
 
 }  // namespace halfgrad

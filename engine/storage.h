@@ -1,6 +1,7 @@
 #pragma once
 // The memory behind tensors: a reference-counted block from a caching allocator.
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -17,6 +18,14 @@ struct MemoryStats {
   std::uint64_t requests = 0;      ///< blocks asked for
   std::uint64_t system_calls = 0;  ///< of those, the ones that the cache could not serve
 };
+
+/// The size that a caching allocator rounds a request up to: multiples of `unit` up to 2 KiB, then four classes per power
+/// of two, so that at most a quarter is wasted. `unit` is a power of two up to 512.
+constexpr std::size_t size_class(std::size_t bytes, std::size_t unit) {
+  if (bytes <= 2048) return (bytes + unit - 1) / unit * unit;
+  const std::size_t step = std::bit_floor(bytes - 1) / 4;
+  return (bytes + step - 1) / step * step;
+}
 
 /// Hands out blocks aligned to 64 bytes. Thread-safe.
 class Allocator {

@@ -61,7 +61,7 @@ void* Tensor::raw_data() const {
 
 View Tensor::view_of_data() const {
   if (!impl_) return {};
-  return {raw_data(), impl_->dtype, impl_->shape, impl_->strides};
+  return {raw_data(), impl_->dtype, impl_->shape, impl_->strides, device()};
 }
 
 void Tensor::require_host(DType expected, const char* op) const {
@@ -134,10 +134,14 @@ Tensor Tensor::to(DType target) const { return cast(*this, target); }
 
 Tensor Tensor::to(Device target) const {
   if (device() == target) return *this;
-  Tensor y = empty(shape(), dtype(), target);
-  // The device that is not the host knows how to reach both sides.
-  backend_for(target.is_cpu() ? device() : target).copy(y.view_of_data(), view_of_data());
   const Device source = device();
+  if (!source.is_cpu() && !target.is_cpu()) return to(Device::cpu()).to(target);
+  // Memory travels in one piece and keeps its order.
+  const Tensor x = is_dense(shape(), strides()) ? detach() : detach().contiguous();
+  Tensor y = empty_strided(x.shape(), x.strides(), dtype(), target);
+  const std::size_t bytes = static_cast<std::size_t>(numel()) * size_of(dtype());
+  if (bytes > 0 && target.is_cpu()) backend_for(source).copy_to_host(y.raw_data(), x.raw_data(), bytes);
+  if (bytes > 0 && source.is_cpu()) backend_for(target).copy_from_host(y.raw_data(), x.raw_data(), bytes);
   return record("to", y, {*this}, [source](const Tensor& dy) { return Tensors{dy.to(source)}; });
 }
 
@@ -236,7 +240,7 @@ void Tensor::set_data(const Tensor& other) {
         name_of(other.dtype()));
   TensorImpl& impl = deref(impl_);
   if (impl.grad_fn) fail("set_data: only leaves can be given new data; this tensor was made by {}", impl.grad_fn->name);
-  if (impl.shape != other.shape() || impl.dtype != other.dtype()) impl.grad = nullptr;
+  if (impl.shape != other.shape() || impl.dtype != other.dtype() || device() != other.device()) impl.grad = nullptr;
   impl.accumulator.reset();  // it expects gradients of the old shape and dtype
   const TensorImpl& from = *other.impl();
   impl.storage = from.storage;

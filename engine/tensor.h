@@ -123,6 +123,8 @@ class Tensor {
   Tensor channels_last() const;
   /// Converted with one rounding; this very tensor when nothing changes.
   Tensor to(DType dtype) const;
+  /// Copied to the device, in the same order of memory; this very tensor when it is there already. The call returns when
+  /// the copy is complete.
   Tensor to(Device device) const;
 
   // --- in place (bumps the version; an Error when the graph needs the tensor differentiated through) ---
@@ -139,7 +141,7 @@ class Tensor {
   Tensor& uniform_(double low = 0, double high = 1);
   Tensor& normal_(double mean = 0, double std = 1);
   /// Gives this handle, and every other handle to the same tensor, the contents, shape and dtype of `other`
-  /// (`param.data = other` in PyTorch). The gradient is dropped when shape or dtype changes.
+  /// (`param.data = other` in PyTorch). The gradient is dropped when shape, dtype or device changes.
   void set_data(const Tensor& other);
 
   // --- autograd ---
@@ -214,16 +216,16 @@ Tensor rand_like(const Tensor& x);
 Tensor randn_like(const Tensor& x);
 
 /// A copy of `n` host values (row-major) of the given dtype.
-Tensor from_host(const void* values, std::int64_t n, DType dtype, const Shape& shape);
+Tensor from_host(const void* values, std::int64_t n, DType dtype, const Shape& shape, Device device = Device::cpu());
 
 /// A copy of `values` (row-major) with the given shape and T's dtype (vector<bool> included).
 template <class T>
-Tensor from_vector(const std::vector<T>& values, const Shape& shape) {
+Tensor from_vector(const std::vector<T>& values, const Shape& shape, Device device = Device::cpu()) {
   if constexpr (std::is_same_v<T, bool>) {
     const std::vector<std::uint8_t> bytes(values.begin(), values.end());
-    return from_host(bytes.data(), static_cast<std::int64_t>(bytes.size()), boolean, shape);
+    return from_host(bytes.data(), static_cast<std::int64_t>(bytes.size()), boolean, shape, device);
   } else {
-    return from_host(values.data(), static_cast<std::int64_t>(values.size()), dtype_of<T>, shape);
+    return from_host(values.data(), static_cast<std::int64_t>(values.size()), dtype_of<T>, shape, device);
   }
 }
 template <class T>
@@ -239,14 +241,14 @@ class NestedList {
   NestedList(std::initializer_list<NestedList> items) : items_(items) {}
 
  private:
-  friend Tensor tensor(std::initializer_list<NestedList> values, DType dtype);
+  friend Tensor tensor(std::initializer_list<NestedList> values, DType dtype, Device device);
   void collect(std::size_t depth, Shape& shape, std::vector<double>& out) const;
   double value_ = 0;
   bool is_number_ = false;
   std::vector<NestedList> items_;
 };
 /// From nested lists, which must be rectangular: `tensor({{1, 2}, {3, 4}}, f16)`.
-Tensor tensor(std::initializer_list<NestedList> values, DType dtype = f32);
+Tensor tensor(std::initializer_list<NestedList> values, DType dtype = f32, Device device = Device::cpu());
 
 // --- autograd switches and free functions ----------------------------------------------------------------------------
 

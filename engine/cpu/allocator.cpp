@@ -1,6 +1,6 @@
 #include "engine/cpu/allocator.h"
 
-#include <bit>
+#include <algorithm>
 #include <cstdlib>
 
 #include "engine/error.h"
@@ -22,15 +22,13 @@
 
 namespace halfgrad::cpu {
 
-std::size_t CachingAllocator::size_class(std::size_t bytes) {
-  if (bytes <= 2048) return (bytes + 63) / 64 * 64;
-  const std::size_t step = std::bit_floor(bytes - 1) / 4;
-  return (bytes + step - 1) / step * step;
+namespace {
+constexpr std::size_t kUnit = 64;  // the alignment of a block
 }
 
 void* CachingAllocator::allocate(std::size_t bytes) {
   if (bytes == 0) return nullptr;
-  const std::size_t size = size_class(bytes);
+  const std::size_t size = size_class(bytes, kUnit);
   std::lock_guard lock(mutex_);
   void* block = nullptr;
   if (auto it = free_.find(size); it != free_.end() && !it->second.empty()) {
@@ -58,7 +56,7 @@ void* CachingAllocator::allocate(std::size_t bytes) {
 
 void CachingAllocator::deallocate(void* block, std::size_t bytes) noexcept {
   if (!block) return;
-  const std::size_t size = size_class(bytes);
+  const std::size_t size = size_class(bytes, kUnit);
   std::lock_guard lock(mutex_);
   free_[size].push_back(block);
   stats_.live -= size;

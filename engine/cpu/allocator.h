@@ -19,10 +19,6 @@ class CachingAllocator final : public Allocator {
   void reset_peak() override;
   void empty_cache() override;
 
-  /// The size that a request is rounded up to: multiples of 64 up to 2 KiB, then four classes per power of two, so that
-  /// at most a quarter is wasted.
-  static std::size_t size_class(std::size_t bytes);
-
  private:
   void release_cache();  // with the mutex held
 

@@ -3,6 +3,8 @@
 // of kernels.h: elementwise.cpp, reduce.cpp, gemm.cpp, conv.cpp, pool.cpp, norm.cpp, softmax.cpp, index.cpp,
 // random.cpp, optimizer.cpp; the rest is in cpu_backend.cpp.
 
+#include <cstring>
+
 #include "engine/backend.h"
 
 namespace halfgrad {
@@ -11,6 +13,9 @@ class CpuBackend final : public Backend {
  public:
   Device device() const override { return Device::cpu(); }
   Allocator& allocator() override;
+
+  void copy_from_host(void* to, const void* from, std::size_t bytes) override { std::memcpy(to, from, bytes); }
+  void copy_to_host(void* to, const void* from, std::size_t bytes) override { std::memcpy(to, from, bytes); }
 
   void unary(int op, const double* params, DType compute, const View& y, const View& x) override;
   void unary_backward(int op, const double* params, const View& dx, const View& dy, const View& x,

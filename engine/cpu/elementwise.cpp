@@ -10,8 +10,8 @@
 
 #include "engine/cpu/cpu_backend.h"
 #include "engine/cpu/kernels.h"
-#include "engine/cpu/loops.h"
 #include "engine/cpu/parallel.h"
+#include "engine/loops.h"
 
 namespace halfgrad {
 
@@ -19,7 +19,6 @@ namespace {
 
 using cpu::Compute;
 using cpu::kernels;
-using cpu::LoopNest;
 using cpu::parallel_for;
 
 constexpr std::int64_t kBlock = 512;    // 4 KiB of f64 per operand

@@ -209,7 +209,9 @@ void in_place(Tensor& x, const Tensor& other, const char* name) {
         name_of(x.dtype()));
   check(broadcast_shapes(x.shape(), other.shape(), name) == x.shape(),
         "{}: a tensor of shape {} does not broadcast to shape {}", name, other.shape(), x.shape());
-  common_device(x, other, name);
+  const Device device = common_device(x, other, name);
+  check(x.device() == device, "{}: the tensor is on {}, the operand on {}; move one with to(Device)", name, x.device(),
+        device);
   const bool same = other.raw_data() == x.raw_data() && other.strides() == x.strides() && other.shape() == x.shape();
   const Tensor operand = x.shares_storage(other) && !same ? other.clone() : other;
   x.impl()->storage->bump_version();
@@ -296,7 +298,8 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
   check_defined(b, "where");
   check(condition.dtype() == boolean, "where: the condition is {}; expected bool (compare it, for example with != 0)",
         name_of(condition.dtype()));
-  const Device device = a.is_literal() && b.is_literal() ? condition.device() : common_device(a, b, "where");
+  common_device(a, b, "where");
+  const Device device = common_device(condition, a.is_literal() ? b : a, "where");
   const Shape shape = broadcast_shapes(condition.shape(), broadcast_shapes(a.shape(), b.shape(), "where"), "where");
   const DType dtype = common_dtype(a, b);
   Tensor y = empty_in_order_of(shape, dtype, device, {&a, &b, &condition});

@@ -62,7 +62,7 @@ void multiply(Backend& backend, View c, View a, View b) {
     const auto nth = [i](const View& v) {
       const std::int64_t bytes = i * v.strides[0] * static_cast<std::int64_t>(size_of(v.dtype));
       return View{static_cast<char*>(v.data) + bytes, v.dtype, Shape(v.shape.data() + 1, v.shape.size() - 1),
-                  Strides(v.strides.data() + 1, v.strides.size() - 1)};
+                  Strides(v.strides.data() + 1, v.strides.size() - 1), v.device};
     };
     multiply(backend, nth(c), nth(a), nth(b));
   }

@@ -11,13 +11,14 @@ using namespace halfgrad;
 using cpu::CachingAllocator;
 
 TEST_CASE("size classes waste at most a quarter and hold what was asked") {
-  for (std::size_t n : {1, 63, 64, 65, 2047, 2048, 2049, 5000, 65536, 65537, 1000003}) {
-    const std::size_t size = CachingAllocator::size_class(n);
-    CHECK(size >= n);
-    CHECK(size % 64 == 0);
-    if (n > 2048) CHECK(size <= n + n / 4 + 1);
-    CHECK(CachingAllocator::size_class(size) == size);
-  }
+  for (std::size_t unit : {64, 512})  // of the CPU's allocator and of the GPU's
+    for (std::size_t n : {1, 63, 64, 65, 2047, 2048, 2049, 5000, 65536, 65537, 1000003}) {
+      const std::size_t size = size_class(n, unit);
+      CHECK(size >= n);
+      CHECK(size % unit == 0);
+      if (n > 2048) CHECK(size <= n + n / 4 + 1);
+      CHECK(size_class(size, unit) == size);
+    }
 }
 
 TEST_CASE("a freed block serves the next request of its class without the system") {

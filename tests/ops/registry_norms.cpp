@@ -66,7 +66,8 @@ struct BatchNorm {
   // y, and the running statistics afterwards. They have f32 for an f16 x, as in mixed precision.
   Tensors run(const Tensors& x) const {
     const DType dtype = compute_dtype(x[0].dtype());
-    const Tensor m = mean.to(dtype).clone(), v = variance.to(dtype).clone();
+    const Device device = x[0].device();
+    const Tensor m = mean.to(dtype).to(device).clone(), v = variance.to(dtype).to(device).clone();
     const Tensor y = batch_norm(x[0], x[1], x[2], m, v, training, momentum, eps);
     return {y, m, v};
   }

@@ -11,130 +11,15 @@
 
 #include "engine/autograd.h"
 #include "engine/gradcheck.h"
-#include "tests/ops/registry.h"
+#include "tests/ops/registry_run.h"
 
 using namespace halfgrad;
 using namespace halfgrad::testing;
 
 namespace {
 
-// An op may compute the same by another formula than the oracle, with its roundings in other places; and in
-// f64 the oracle's own errors are as large as those of the op.
-constexpr double kSlack = 2;
-
 constexpr std::int64_t kLargestGradcheck = 300;  // elements of all inputs together
 constexpr std::int64_t kLargestGradgradcheck = 80;
-
-std::string title(const Entry& entry, const Case& c, Layout layout) {
-  return fmt::format("{} / {} / {}", entry.name, c.name, name_of(layout));
-}
-
-// The memory layouts in which a case is run: those that make a difference for one of its inputs.
-std::vector<Layout> layouts_of(const Case& c) {
-  std::vector<Layout> layouts;
-  for (Layout layout : kLayouts) {
-    const bool any = std::any_of(c.inputs.begin(), c.inputs.end(), [&](const Tensor& x) { return applies(layout, x); });
-    if (layout == Layout::plain || (any && c.layouts && (c.repeats || layout != Layout::expanded)))
-      layouts.push_back(layout);
-  }
-  return layouts;
-}
-
-// An input of a run: a leaf with the values of `x` in a dtype and a layout.
-Tensor leaf_of(const Tensor& x, DType dtype, Layout layout, bool requires_grad) {
-  const Tensor y = arrange_in(is_floating(x.dtype()) ? x.to(dtype) : x, layout).detach();
-  return requires_grad && is_floating(y.dtype()) ? Tensor(y).requires_grad_() : y;
-}
-
-Tensors inputs_of(const Case& c, DType dtype, Layout layout, bool requires_grad) {
-  Tensors x;
-  for (const Tensor& input : c.inputs)
-    x.push_back(leaf_of(input, c.dtypes.empty() ? input.dtype() : dtype, layout, requires_grad));
-  return x;
-}
-
-std::vector<DType> dtypes_of(const Case& c) { return c.dtypes.empty() ? std::vector<DType>{f32} : c.dtypes; }
-
-// The roundings of a run: f16 is computed in f32; where dtypes are mixed the least precise one counts.
-oracle::Precision precision_of_run(const Tensors& x) {
-  DType least = f64;
-  for (const Tensor& input : x)
-    if (input.dtype() != f64) least = input.dtype() == f16 || least == f16 ? f16 : f32;
-  return oracle::precision_of(least);
-}
-
-// Short numbers that are exact in f16.
-std::vector<double> random_gradient(std::size_t n) {
-  std::vector<double> values(n);
-  std::uint32_t state = 12345;
-  for (double& v : values) {
-    state = state * 1664525 + 1013904223;
-    v = (static_cast<double>(state >> 26) - 31.5) / 16;
-  }
-  return values;
-}
-
-// The gradients of one output of a run, against the oracle's.
-void check_gradients(const std::string& where, const Tensor& y, const Array& expected, const Tensors& x,
-                     const Arrays& exact, bool create_graph) {
-  Tensors wanted;
-  std::vector<Num> leaves;
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    if (!x[i].requires_grad()) continue;
-    wanted.push_back(x[i]);
-    leaves.insert(leaves.end(), exact[i].values.begin(), exact[i].values.end());
-  }
-  if (wanted.empty()) return;
-  const std::vector<double> dy = random_gradient(expected.values.size());
-  Tensors dx(wanted.size());
-  if (y.requires_grad())
-    dx = grad(y, wanted, from_vector(dy, y.shape()).to(y.dtype()), /*retain_graph=*/true, create_graph);
-  const std::vector<oracle::Approx> slopes = oracle::backward(expected.values, dy, leaves);
-  std::size_t at = 0;
-  for (std::size_t i = 0; i < wanted.size(); ++i) {
-    Array slope(wanted[i].shape(), wanted[i].dtype());
-    bool all_zero = true;
-    for (Num& v : slope.values) {
-      v = Num(slopes[at++], -1);
-      all_zero = all_zero && v.value == 0;
-    }
-    if (!dx[i].defined() && all_zero) continue;
-    const std::string wrong = mismatch(dx[i], slope, kSlack);
-    CHECK_MESSAGE(wrong.empty(), fmt::format("{}: gradient of input {}{}: {}", where, i,
-                                             create_graph ? " with create_graph" : "", wrong));
-  }
-}
-
-void check_values_and_gradients(const Entry& entry, const Case& c, DType dtype, Layout layout) {
-  const Tensors x = inputs_of(c, dtype, layout, c.gradients);
-  const oracle::Precision precision = precision_of_run(x);
-  oracle::start(precision);
-  Arrays exact;
-  std::vector<std::uint32_t> versions;
-  for (const Tensor& input : x) {
-    exact.push_back(exact_inputs(input));
-    versions.push_back(input.version());
-  }
-  const Arrays expected = c.oracle(exact);
-  const Tensors y = c.op(x);
-  const std::string run =
-      fmt::format("{} / {}", title(entry, c, layout), c.dtypes.empty() ? "as given" : halfgrad::name_of(dtype));
-  REQUIRE_MESSAGE(y.size() == expected.size(), run);
-
-  for (std::size_t k = 0; k < y.size(); ++k) {
-    const std::string where = fmt::format("{}: output {}", run, k);
-    const std::string wrong = mismatch(y[k], expected[k], entry.accuracy == Accuracy::rounded_once ? 0 : kSlack);
-    CHECK_MESSAGE(wrong.empty(), fmt::format("{}: {}", where, wrong));
-    if (!c.gradients) continue;
-    check_gradients(where, y[k], expected[k], x, exact, false);
-    // A gradient that is to be differentiated again is made of ops, each of which rounds: in f16, more often
-    // than the oracle counts.
-    if (entry.derivatives == Derivatives::any && precision.storage == precision.unit)
-      check_gradients(where, y[k], expected[k], x, exact, /*create_graph=*/true);
-  }
-  for (std::size_t i = 0; i < x.size(); ++i)
-    CHECK_MESSAGE(x[i].version() == versions[i], fmt::format("{}: input {} was changed in place", run, i));
-}
 
 std::int64_t elements_of(const Case& c) {
   std::int64_t n = 0;
@@ -165,7 +50,7 @@ TEST_CASE("every op gives the oracle's values and gradients in every dtype and l
       for (Layout layout : layouts_of(c))
         for (DType dtype : dtypes_of(c)) {
           CAPTURE(title(entry, c, layout));
-          CHECK_NOTHROW(check_values_and_gradients(entry, c, dtype, layout));
+          CHECK_NOTHROW(check_run({entry, c, dtype, layout}, c.gradients));
         }
 }
 
@@ -209,7 +94,7 @@ TEST_CASE("ops that are differentiable once say so when asked for more") {
   for (const Entry& entry : registry())
     for (const Case& c : entry.cases) {
       if (entry.derivatives != Derivatives::once || !differentiable(c)) continue;
-      const Tensors x = inputs_of(c, f64, Layout::plain, true);
+      const Tensors x = inputs_of({entry, c, f64, Layout::plain}, true);
       const Tensor y = c.op(x)[0];
       const std::string where = title(entry, c, Layout::plain);
       try {

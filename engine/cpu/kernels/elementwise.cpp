@@ -109,14 +109,10 @@ HALFGRAD_INLINE T read(Bool x) {
 template <class D, class T>
 struct Write {
   HALFGRAD_INLINE static D from(T x) {
-    if constexpr (std::is_integral_v<D> && std::is_floating_point_v<T>) {  // truncate, saturate, NaN to 0
-      if (!(x == x)) return 0;
-      constexpr D lowest = std::numeric_limits<D>::min(), highest = std::numeric_limits<D>::max();
-      if (x >= static_cast<T>(highest)) return highest;
-      return x <= static_cast<T>(lowest) ? lowest : static_cast<D>(x);
-    } else {
+    if constexpr (std::is_integral_v<D> && std::is_floating_point_v<T>)
+      return truncated<D>(x);
+    else
       return static_cast<D>(x);
-    }
   }
 };
 template <class T>

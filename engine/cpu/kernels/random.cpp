@@ -21,28 +21,21 @@ void random_bits(const RandomFill& fill, std::int64_t begin, std::uint64_t varia
   }
 }
 
-template <class C>
-HALFGRAD_INLINE C clamped(C x, double low, double high) {
-  x = x < static_cast<C>(low) ? static_cast<C>(low) : x;
-  return x > static_cast<C>(high) ? static_cast<C>(high) : x;
-}
-
 // Each writes kNumbers numbers for elements begin ... in the type of the arithmetic: f32, or f64 for f64.
 // `digits` is how many bits of a random number the result's type can hold.
 struct Uniform {
   static void numbers(const RandomFill& fill, std::int64_t begin, int digits, float* y) {
     std::uint32_t bits[kNumbers];
     random_bits(fill, begin, 0, bits);
-    const float a = static_cast<float>(fill.a), range = static_cast<float>(fill.b - fill.a);
-    for (int i = 0; i < kNumbers; ++i) y[i] = clamped(a + uniform_float(bits[i], digits) * range, fill.low, fill.high);
+    const UniformNumbers<float> number(fill);
+    for (int i = 0; i < kNumbers; ++i) y[i] = number(uniform_float(bits[i], digits));
   }
   static void numbers(const RandomFill& fill, std::int64_t begin, int, double* y) {
     std::uint32_t high[kNumbers], low[kNumbers];
     random_bits(fill, begin, 0, high);
     random_bits(fill, begin, 1, low);
-    const double range = fill.b - fill.a;
-    for (int i = 0; i < kNumbers; ++i)
-      y[i] = clamped(fill.a + uniform_double(high[i], low[i]) * range, fill.low, fill.high);
+    const UniformNumbers<double> number(fill);
+    for (int i = 0; i < kNumbers; ++i) y[i] = number(uniform_double(high[i], low[i]));
   }
 };
 
@@ -51,11 +44,11 @@ struct Normal {
   static void numbers(const RandomFill& fill, std::int64_t begin, int, C* y) {
     std::uint32_t bits[kNumbers];
     random_bits(fill, begin, 0, bits);
-    const C mean = static_cast<C>(fill.a), deviation = static_cast<C>(fill.b);
+    const NormalNumbers<C> number(fill);
     for (int i = 0; i < kNumbers; i += 2) {
       const NormalPair pair = normal_pair(bits[i], bits[i + 1]);
-      y[i] = mean + deviation * static_cast<C>(pair.first);
-      y[i + 1] = mean + deviation * static_cast<C>(pair.second);
+      y[i] = number(pair.first);
+      y[i + 1] = number(pair.second);
     }
   }
 };
@@ -65,8 +58,8 @@ struct Bernoulli {
   static void numbers(const RandomFill& fill, std::int64_t begin, int, C* y) {
     std::uint32_t bits[kNumbers];
     random_bits(fill, begin, 0, bits);
-    const double threshold = fill.a * 0x1p32;  // of the 2^32 equally likely numbers, those below are 1
-    for (int i = 0; i < kNumbers; ++i) y[i] = static_cast<double>(bits[i]) < threshold ? C(1) : C(0);
+    const BernoulliNumbers<C> number(fill);
+    for (int i = 0; i < kNumbers; ++i) y[i] = number(bits[i]);
   }
 };
 

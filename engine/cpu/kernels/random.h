@@ -3,14 +3,9 @@
 
 #include <cstdint>
 
-namespace halfgrad::cpu {
+#include "engine/random_fill.h"
 
-/// A fill whose elements all come from one distribution.
-struct RandomFill {
-  std::uint64_t seed, offset;  ///< element i: counter offset + i/4, lane i%4
-  double a, b;                 ///< uniform: range; normal: mean and deviation; bernoulli: a is the probability of 1
-  double low, high;            ///< uniform: results are clamped to these
-};
+namespace halfgrad::cpu {
 
 /// Elements [begin, end) of the fill to y[0], y[1], ...; begin is a multiple of 4.
 template <class T>

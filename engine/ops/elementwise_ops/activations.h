@@ -11,19 +11,19 @@ struct Tanh {
   static constexpr Types types = Types::floats;
   static constexpr Uses uses = Uses::output;
   template <class T>
-  static T forward(const T& x) {
+  static constexpr T forward(const T& x) {
     using std::tanh;
     return tanh(x);
   }
   template <class T>
-  static T backward(const T& dy, const T&, const T& y) {
+  static constexpr T backward(const T& dy, const T&, const T& y) {
     return dy * (constant<T>(1) - y * y);
   }
 };
 
 // 1 / (1 + e^-x). Other ops use it too.
 template <class T>
-T logistic(const T& x) {
+constexpr T logistic(const T& x) {
   using std::exp;
   return constant<T>(1) / (constant<T>(1) + exp(-x));
 }
@@ -33,11 +33,11 @@ struct Sigmoid {
   static constexpr Types types = Types::floats;
   static constexpr Uses uses = Uses::output;
   template <class T>
-  static T forward(const T& x) {
+  static constexpr T forward(const T& x) {
     return logistic(x);
   }
   template <class T>
-  static T backward(const T& dy, const T&, const T& y) {
+  static constexpr T backward(const T& dy, const T&, const T& y) {
     return dy * (y * (constant<T>(1) - y));
   }
 };
@@ -47,11 +47,11 @@ struct Relu {  // NaN stays NaN
   static constexpr Types types = Types::numbers;
   static constexpr Uses uses = Uses::output;
   template <class T>
-  static T forward(const T& x) {
+  static constexpr T forward(const T& x) {
     return where(x < constant<T>(0), T(zeros_like(x)), x);
   }
   template <class T>
-  static T backward(const T& dy, const T&, const T& y) {
+  static constexpr T backward(const T& dy, const T&, const T& y) {
     return where(y > constant<T>(0), dy, T(zeros_like(dy)));
   }
 };
@@ -62,11 +62,11 @@ struct LeakyRelu {
   static constexpr Uses uses = Uses::input;
   double slope = 0.01;
   template <class T>
-  T forward(const T& x) const {
+  constexpr T forward(const T& x) const {
     return where(x > constant<T>(0), x, T(x * constant<T>(slope)));
   }
   template <class T>
-  T backward(const T& dy, const T& x, const T&) const {
+  constexpr T backward(const T& dy, const T& x, const T&) const {
     return where(x > constant<T>(0), dy, T(dy * constant<T>(slope)));
   }
 };
@@ -77,12 +77,12 @@ struct Gelu {  // x * Phi(x), Phi the normal distribution function (Hendrycks an
   static constexpr Uses uses = Uses::input;
   // erfc(-z) instead of 1 + erf(z): no cancellation where Phi is small.
   template <class T>
-  static T forward(const T& x) {
+  static constexpr T forward(const T& x) {
     using std::erfc;
     return constant<T>(0.5) * x * erfc(x * constant<T>(-kSqrtHalf));
   }
   template <class T>
-  static T backward(const T& dy, const T& x, const T&) {
+  static constexpr T backward(const T& dy, const T& x, const T&) {
     using std::erfc;
     using std::exp;
     return dy * (constant<T>(0.5) * erfc(x * constant<T>(-kSqrtHalf)) +
@@ -95,11 +95,11 @@ struct Silu {  // x * sigmoid(x)
   static constexpr Types types = Types::floats;
   static constexpr Uses uses = Uses::input;
   template <class T>
-  static T forward(const T& x) {
+  static constexpr T forward(const T& x) {
     return x * logistic(x);
   }
   template <class T>
-  static T backward(const T& dy, const T& x, const T&) {
+  static constexpr T backward(const T& dy, const T& x, const T&) {
     const T s = logistic(x);
     return dy * (s * (constant<T>(1) + x * (constant<T>(1) - s)));
   }
@@ -111,12 +111,12 @@ struct Elu {  // x for x > 0, else alpha * (e^x - 1)
   static constexpr Uses uses = Uses::input;
   double alpha = 1;
   template <class T>
-  T forward(const T& x) const {
+  constexpr T forward(const T& x) const {
     using std::expm1;
     return where(x > constant<T>(0), x, T(constant<T>(alpha) * expm1(x)));
   }
   template <class T>
-  T backward(const T& dy, const T& x, const T&) const {
+  constexpr T backward(const T& dy, const T& x, const T&) const {
     using std::exp;
     return where(x > constant<T>(0), dy, T(dy * (constant<T>(alpha) * exp(x))));
   }
@@ -128,7 +128,7 @@ struct Softplus {  // log(1 + e^(beta x)) / beta, written so that nothing overfl
   static constexpr Uses uses = Uses::input;
   double beta = 1;
   template <class T>
-  T forward(const T& x) const {
+  constexpr T forward(const T& x) const {
     using std::abs;
     using std::exp;
     using std::log1p;
@@ -136,7 +136,7 @@ struct Softplus {  // log(1 + e^(beta x)) / beta, written so that nothing overfl
            log1p(exp(-abs(x * constant<T>(beta)))) * constant<T>(1 / beta);
   }
   template <class T>
-  T backward(const T& dy, const T& x, const T&) const {
+  constexpr T backward(const T& dy, const T& x, const T&) const {
     return dy * logistic(T(x * constant<T>(beta)));
   }
 };

@@ -14,15 +14,15 @@ struct Add {
   static constexpr Types types = Types::numbers;
   static constexpr BinaryUses uses = BinaryUses::nothing;
   template <class T>
-  static T forward(const T& a, const T& b) {
+  static constexpr T forward(const T& a, const T& b) {
     return a + b;
   }
   template <class T>
-  static T backward_a(const T& dy, const T&, const T&, const T&) {
+  static constexpr T backward_a(const T& dy, const T&, const T&, const T&) {
     return dy;
   }
   template <class T>
-  static T backward_b(const T& dy, const T&, const T&, const T&) {
+  static constexpr T backward_b(const T& dy, const T&, const T&, const T&) {
     return dy;
   }
 };
@@ -32,15 +32,15 @@ struct Sub {
   static constexpr Types types = Types::numbers;
   static constexpr BinaryUses uses = BinaryUses::nothing;
   template <class T>
-  static T forward(const T& a, const T& b) {
+  static constexpr T forward(const T& a, const T& b) {
     return a - b;
   }
   template <class T>
-  static T backward_a(const T& dy, const T&, const T&, const T&) {
+  static constexpr T backward_a(const T& dy, const T&, const T&, const T&) {
     return dy;
   }
   template <class T>
-  static T backward_b(const T& dy, const T&, const T&, const T&) {
+  static constexpr T backward_b(const T& dy, const T&, const T&, const T&) {
     return -dy;
   }
 };
@@ -50,15 +50,15 @@ struct Mul {
   static constexpr Types types = Types::numbers;
   static constexpr BinaryUses uses = BinaryUses::inputs;
   template <class T>
-  static T forward(const T& a, const T& b) {
+  static constexpr T forward(const T& a, const T& b) {
     return a * b;
   }
   template <class T>
-  static T backward_a(const T& dy, const T&, const T& b, const T&) {
+  static constexpr T backward_a(const T& dy, const T&, const T& b, const T&) {
     return dy * b;
   }
   template <class T>
-  static T backward_b(const T& dy, const T& a, const T&, const T&) {
+  static constexpr T backward_b(const T& dy, const T& a, const T&, const T&) {
     return dy * a;
   }
 };
@@ -68,15 +68,15 @@ struct Div {
   static constexpr Types types = Types::floats;
   static constexpr BinaryUses uses = BinaryUses::inputs;
   template <class T>
-  static T forward(const T& a, const T& b) {
+  static constexpr T forward(const T& a, const T& b) {
     return a / b;
   }
   template <class T>
-  static T backward_a(const T& dy, const T&, const T& b, const T&) {
+  static constexpr T backward_a(const T& dy, const T&, const T& b, const T&) {
     return dy / b;
   }
   template <class T>
-  static T backward_b(const T& dy, const T& a, const T& b, const T&) {
+  static constexpr T backward_b(const T& dy, const T& a, const T& b, const T&) {
     return -dy * (a / b / b);
   }
 };
@@ -86,7 +86,7 @@ struct Pow {
   static constexpr Types types = Types::numbers;
   static constexpr BinaryUses uses = BinaryUses::inputs_and_output;
   template <class T>
-  static T forward(const T& a, const T& b) {
+  static constexpr T forward(const T& a, const T& b) {
     if constexpr (std::is_integral_v<T>) {
       return integer_power(a, b);
     } else {
@@ -96,13 +96,13 @@ struct Pow {
   }
   // b a^(b-1), and exactly 0 for b = 0
   template <class T>
-  static T backward_a(const T& dy, const T& a, const T& b, const T&) {
+  static constexpr T backward_a(const T& dy, const T& a, const T& b, const T&) {
     using std::pow;
     return where(b == constant<T>(0), T(zeros_like(dy)), T(dy * (b * pow(a, T(b - constant<T>(1))))));
   }
   // a^b log a, and 0 for a = 0, b >= 0, where a^b does not change with b
   template <class T>
-  static T backward_b(const T& dy, const T& a, const T& b, const T& y) {
+  static constexpr T backward_b(const T& dy, const T& a, const T& b, const T& y) {
     using std::log;
     return where(a == constant<T>(0), where(b >= constant<T>(0), T(zeros_like(dy)), T(dy * (y * log(a)))),
                  T(dy * (y * log(a))));
@@ -114,15 +114,15 @@ struct Maximum {  // NaN wins; on a tie each operand gets half of the gradient, 
   static constexpr Types types = Types::numbers;
   static constexpr BinaryUses uses = BinaryUses::inputs;
   template <class T>
-  static T forward(const T& a, const T& b) {
+  static constexpr T forward(const T& a, const T& b) {
     return where(a != a, a, where(a > b, a, b));
   }
   template <class T>
-  static T backward_a(const T& dy, const T& a, const T& b, const T&) {
+  static constexpr T backward_a(const T& dy, const T& a, const T& b, const T&) {
     return where(a > b, dy, where(a == b, T(dy * constant<T>(0.5)), T(zeros_like(dy))));
   }
   template <class T>
-  static T backward_b(const T& dy, const T& a, const T& b, const T&) {
+  static constexpr T backward_b(const T& dy, const T& a, const T& b, const T&) {
     return where(a < b, dy, where(a == b, T(dy * constant<T>(0.5)), T(zeros_like(dy))));
   }
 };
@@ -132,15 +132,15 @@ struct Minimum {
   static constexpr Types types = Types::numbers;
   static constexpr BinaryUses uses = BinaryUses::inputs;
   template <class T>
-  static T forward(const T& a, const T& b) {
+  static constexpr T forward(const T& a, const T& b) {
     return where(a != a, a, where(a < b, a, b));
   }
   template <class T>
-  static T backward_a(const T& dy, const T& a, const T& b, const T&) {
+  static constexpr T backward_a(const T& dy, const T& a, const T& b, const T&) {
     return where(a < b, dy, where(a == b, T(dy * constant<T>(0.5)), T(zeros_like(dy))));
   }
   template <class T>
-  static T backward_b(const T& dy, const T& a, const T& b, const T&) {
+  static constexpr T backward_b(const T& dy, const T& a, const T& b, const T&) {
     return where(a > b, dy, where(a == b, T(dy * constant<T>(0.5)), T(zeros_like(dy))));
   }
 };
@@ -149,7 +149,7 @@ struct Eq {
   static constexpr const char* name = "eq";
   static constexpr Types types = Types::predicate;
   template <class T>
-  static bool forward(const T& a, const T& b) {
+  static constexpr bool forward(const T& a, const T& b) {
     return a == b;
   }
 };
@@ -157,7 +157,7 @@ struct Ne {
   static constexpr const char* name = "ne";
   static constexpr Types types = Types::predicate;
   template <class T>
-  static bool forward(const T& a, const T& b) {
+  static constexpr bool forward(const T& a, const T& b) {
     return a != b;
   }
 };
@@ -165,7 +165,7 @@ struct Lt {
   static constexpr const char* name = "lt";
   static constexpr Types types = Types::predicate;
   template <class T>
-  static bool forward(const T& a, const T& b) {
+  static constexpr bool forward(const T& a, const T& b) {
     return a < b;
   }
 };
@@ -173,7 +173,7 @@ struct Le {
   static constexpr const char* name = "le";
   static constexpr Types types = Types::predicate;
   template <class T>
-  static bool forward(const T& a, const T& b) {
+  static constexpr bool forward(const T& a, const T& b) {
     return a <= b;
   }
 };
@@ -181,7 +181,7 @@ struct Gt {
   static constexpr const char* name = "gt";
   static constexpr Types types = Types::predicate;
   template <class T>
-  static bool forward(const T& a, const T& b) {
+  static constexpr bool forward(const T& a, const T& b) {
     return a > b;
   }
 };
@@ -189,7 +189,7 @@ struct Ge {
   static constexpr const char* name = "ge";
   static constexpr Types types = Types::predicate;
   template <class T>
-  static bool forward(const T& a, const T& b) {
+  static constexpr bool forward(const T& a, const T& b) {
     return a >= b;
   }
 };
@@ -197,7 +197,7 @@ struct LogicalAnd {
   static constexpr const char* name = "logical_and";
   static constexpr Types types = Types::predicate;
   template <class T>
-  static bool forward(const T& a, const T& b) {
+  static constexpr bool forward(const T& a, const T& b) {
     return a != 0 && b != 0;
   }
 };
@@ -205,7 +205,7 @@ struct LogicalOr {
   static constexpr const char* name = "logical_or";
   static constexpr Types types = Types::predicate;
   template <class T>
-  static bool forward(const T& a, const T& b) {
+  static constexpr bool forward(const T& a, const T& b) {
     return a != 0 || b != 0;
   }
 };
@@ -213,7 +213,7 @@ struct LogicalXor {
   static constexpr const char* name = "logical_xor";
   static constexpr Types types = Types::predicate;
   template <class T>
-  static bool forward(const T& a, const T& b) {
+  static constexpr bool forward(const T& a, const T& b) {
     return (a != 0) != (b != 0);
   }
 };

@@ -57,6 +57,15 @@ constexpr T integer_power(T base, T exponent) {  // exponent < 0: the truncated 
   return result;
 }
 
+// A float as an integer: towards zero, saturating, NaN as 0.
+template <class D, class T>
+constexpr D truncated(T x) {
+  if (!(x == x)) return 0;
+  constexpr D lowest = std::numeric_limits<D>::min(), highest = std::numeric_limits<D>::max();
+  if (x >= static_cast<T>(highest)) return highest;
+  return x <= static_cast<T>(lowest) ? lowest : static_cast<D>(x);
+}
+
 inline constexpr double kSqrtHalf = 0.70710678118654752440;       // sqrt(1/2)
 inline constexpr double kTwoOverSqrtPi = 1.12837916709551257390;  // 2 / sqrt(pi)
 inline constexpr double kInvSqrtTwoPi = 0.39894228040143267794;   // 1 / sqrt(2 pi)

@@ -11,11 +11,11 @@ struct Neg {
   static constexpr Types types = Types::numbers;
   static constexpr Uses uses = Uses::nothing;
   template <class T>
-  static T forward(const T& x) {
+  static constexpr T forward(const T& x) {
     return -x;
   }
   template <class T>
-  static T backward(const T& dy, const T&, const T&) {
+  static constexpr T backward(const T& dy, const T&, const T&) {
     return -dy;
   }
 };
@@ -25,12 +25,12 @@ struct Abs {
   static constexpr Types types = Types::numbers;
   static constexpr Uses uses = Uses::input;
   template <class T>
-  static T forward(const T& x) {
+  static constexpr T forward(const T& x) {
     using std::abs;
     return abs(x);
   }
   template <class T>
-  static T backward(const T& dy, const T& x, const T&) {  // 0 at 0, as in PyTorch
+  static constexpr T backward(const T& dy, const T& x, const T&) {  // 0 at 0, as in PyTorch
     return where(x > constant<T>(0), dy, where(x < constant<T>(0), T(-dy), T(zeros_like(dy))));
   }
 };
@@ -40,11 +40,11 @@ struct Sign {  // -1, 0 or 1; NaN stays NaN
   static constexpr Types types = Types::numbers;
   static constexpr Uses uses = Uses::nothing;
   template <class T>
-  static T forward(const T& x) {
+  static constexpr T forward(const T& x) {
     return x > 0 ? T(1) : x < 0 ? T(-1) : x == 0 ? T(0) : x;
   }
   template <class T>
-  static T backward(const T& dy, const T&, const T&) {
+  static constexpr T backward(const T& dy, const T&, const T&) {
     return zeros_like(dy);
   }
 };
@@ -54,11 +54,11 @@ struct Floor {
   static constexpr Types types = Types::floats;
   static constexpr Uses uses = Uses::nothing;
   template <class T>
-  static T forward(const T& x) {
+  static constexpr T forward(const T& x) {
     return std::floor(x);
   }
   template <class T>
-  static T backward(const T& dy, const T&, const T&) {
+  static constexpr T backward(const T& dy, const T&, const T&) {
     return zeros_like(dy);
   }
 };
@@ -68,11 +68,11 @@ struct Ceil {
   static constexpr Types types = Types::floats;
   static constexpr Uses uses = Uses::nothing;
   template <class T>
-  static T forward(const T& x) {
+  static constexpr T forward(const T& x) {
     return std::ceil(x);
   }
   template <class T>
-  static T backward(const T& dy, const T&, const T&) {
+  static constexpr T backward(const T& dy, const T&, const T&) {
     return zeros_like(dy);
   }
 };
@@ -82,11 +82,11 @@ struct Round {  // to nearest, ties to even
   static constexpr Types types = Types::floats;
   static constexpr Uses uses = Uses::nothing;
   template <class T>
-  static T forward(const T& x) {
+  static constexpr T forward(const T& x) {
     return std::nearbyint(x);
   }
   template <class T>
-  static T backward(const T& dy, const T&, const T&) {
+  static constexpr T backward(const T& dy, const T&, const T&) {
     return zeros_like(dy);
   }
 };
@@ -96,11 +96,11 @@ struct Reciprocal {
   static constexpr Types types = Types::floats;
   static constexpr Uses uses = Uses::output;
   template <class T>
-  static T forward(const T& x) {
+  static constexpr T forward(const T& x) {
     return constant<T>(1) / x;
   }
   template <class T>
-  static T backward(const T& dy, const T&, const T& y) {
+  static constexpr T backward(const T& dy, const T&, const T& y) {
     return -dy * (y * y);
   }
 };
@@ -110,11 +110,11 @@ struct Square {
   static constexpr Types types = Types::numbers;
   static constexpr Uses uses = Uses::input;
   template <class T>
-  static T forward(const T& x) {
+  static constexpr T forward(const T& x) {
     return x * x;
   }
   template <class T>
-  static T backward(const T& dy, const T& x, const T&) {
+  static constexpr T backward(const T& dy, const T& x, const T&) {
     return dy * (x + x);
   }
 };
@@ -124,12 +124,12 @@ struct Exp {
   static constexpr Types types = Types::floats;
   static constexpr Uses uses = Uses::output;
   template <class T>
-  static T forward(const T& x) {
+  static constexpr T forward(const T& x) {
     using std::exp;
     return exp(x);
   }
   template <class T>
-  static T backward(const T& dy, const T&, const T& y) {
+  static constexpr T backward(const T& dy, const T&, const T& y) {
     return dy * y;
   }
 };
@@ -139,12 +139,12 @@ struct Expm1 {  // exp(x) - 1, exact near 0
   static constexpr Types types = Types::floats;
   static constexpr Uses uses = Uses::output;
   template <class T>
-  static T forward(const T& x) {
+  static constexpr T forward(const T& x) {
     using std::expm1;
     return expm1(x);
   }
   template <class T>
-  static T backward(const T& dy, const T&, const T& y) {
+  static constexpr T backward(const T& dy, const T&, const T& y) {
     return dy * (y + constant<T>(1));
   }
 };
@@ -154,12 +154,12 @@ struct Log {
   static constexpr Types types = Types::floats;
   static constexpr Uses uses = Uses::input;
   template <class T>
-  static T forward(const T& x) {
+  static constexpr T forward(const T& x) {
     using std::log;
     return log(x);
   }
   template <class T>
-  static T backward(const T& dy, const T& x, const T&) {
+  static constexpr T backward(const T& dy, const T& x, const T&) {
     return dy / x;
   }
 };
@@ -169,12 +169,12 @@ struct Log1p {  // log(1 + x), exact near 0
   static constexpr Types types = Types::floats;
   static constexpr Uses uses = Uses::input;
   template <class T>
-  static T forward(const T& x) {
+  static constexpr T forward(const T& x) {
     using std::log1p;
     return log1p(x);
   }
   template <class T>
-  static T backward(const T& dy, const T& x, const T&) {
+  static constexpr T backward(const T& dy, const T& x, const T&) {
     return dy / (x + constant<T>(1));
   }
 };
@@ -184,12 +184,12 @@ struct Sqrt {
   static constexpr Types types = Types::floats;
   static constexpr Uses uses = Uses::output;
   template <class T>
-  static T forward(const T& x) {
+  static constexpr T forward(const T& x) {
     using std::sqrt;
     return sqrt(x);
   }
   template <class T>
-  static T backward(const T& dy, const T&, const T& y) {
+  static constexpr T backward(const T& dy, const T&, const T& y) {
     return dy / (y + y);
   }
 };
@@ -199,12 +199,12 @@ struct Rsqrt {  // 1 / sqrt(x)
   static constexpr Types types = Types::floats;
   static constexpr Uses uses = Uses::output;
   template <class T>
-  static T forward(const T& x) {
+  static constexpr T forward(const T& x) {
     using std::sqrt;
     return constant<T>(1) / sqrt(x);
   }
   template <class T>
-  static T backward(const T& dy, const T&, const T& y) {
+  static constexpr T backward(const T& dy, const T&, const T& y) {
     return constant<T>(-0.5) * dy * (y * y * y);
   }
 };
@@ -214,12 +214,12 @@ struct Sin {
   static constexpr Types types = Types::floats;
   static constexpr Uses uses = Uses::input;
   template <class T>
-  static T forward(const T& x) {
+  static constexpr T forward(const T& x) {
     using std::sin;
     return sin(x);
   }
   template <class T>
-  static T backward(const T& dy, const T& x, const T&) {
+  static constexpr T backward(const T& dy, const T& x, const T&) {
     using std::cos;
     return dy * cos(x);
   }
@@ -230,12 +230,12 @@ struct Cos {
   static constexpr Types types = Types::floats;
   static constexpr Uses uses = Uses::input;
   template <class T>
-  static T forward(const T& x) {
+  static constexpr T forward(const T& x) {
     using std::cos;
     return cos(x);
   }
   template <class T>
-  static T backward(const T& dy, const T& x, const T&) {
+  static constexpr T backward(const T& dy, const T& x, const T&) {
     using std::sin;
     return -dy * sin(x);
   }
@@ -246,12 +246,12 @@ struct Erf {
   static constexpr Types types = Types::floats;
   static constexpr Uses uses = Uses::input;
   template <class T>
-  static T forward(const T& x) {
+  static constexpr T forward(const T& x) {
     using std::erf;
     return erf(x);
   }
   template <class T>
-  static T backward(const T& dy, const T& x, const T&) {
+  static constexpr T backward(const T& dy, const T& x, const T&) {
     using std::exp;
     return dy * (constant<T>(kTwoOverSqrtPi) * exp(-(x * x)));
   }
@@ -262,12 +262,12 @@ struct Erfc {  // 1 - erf(x)
   static constexpr Types types = Types::floats;
   static constexpr Uses uses = Uses::input;
   template <class T>
-  static T forward(const T& x) {
+  static constexpr T forward(const T& x) {
     using std::erfc;
     return erfc(x);
   }
   template <class T>
-  static T backward(const T& dy, const T& x, const T&) {
+  static constexpr T backward(const T& dy, const T& x, const T&) {
     using std::exp;
     return dy * (constant<T>(-kTwoOverSqrtPi) * exp(-(x * x)));
   }
@@ -280,11 +280,11 @@ struct Clamp {  // NaN stays NaN; the gradient passes where min <= x <= max
   double min = -std::numeric_limits<double>::infinity();
   double max = std::numeric_limits<double>::infinity();
   template <class T>
-  T forward(const T& x) const {
+  constexpr T forward(const T& x) const {
     return where(x > constant<T>(max), constant<T>(max), where(x < constant<T>(min), constant<T>(min), x));
   }
   template <class T>
-  T backward(const T& dy, const T& x, const T&) const {
+  constexpr T backward(const T& dy, const T& x, const T&) const {
     return where(x < constant<T>(min), T(zeros_like(dy)), where(x > constant<T>(max), T(zeros_like(dy)), dy));
   }
 };
@@ -293,7 +293,7 @@ struct LogicalNot {
   static constexpr const char* name = "logical_not";
   static constexpr Types types = Types::predicate;
   template <class T>
-  static bool forward(const T& x) {
+  static constexpr bool forward(const T& x) {
     return x == 0;
   }
 };
@@ -302,7 +302,7 @@ struct IsNan {
   static constexpr const char* name = "isnan";
   static constexpr Types types = Types::predicate;
   template <class T>
-  static bool forward(const T& x) {
+  static constexpr bool forward(const T& x) {
     return x != x;
   }
 };
@@ -311,7 +311,7 @@ struct IsInf {
   static constexpr const char* name = "isinf";
   static constexpr Types types = Types::predicate;
   template <class T>
-  static bool forward(const T& x) {
+  static constexpr bool forward(const T& x) {
     return x == x && T(x - x) != T(x - x);
   }
 };
@@ -320,7 +320,7 @@ struct IsFinite {
   static constexpr const char* name = "isfinite";
   static constexpr Types types = Types::predicate;
   template <class T>
-  static bool forward(const T& x) {
+  static constexpr bool forward(const T& x) {
     return T(x - x) == T(x - x);
   }
 };

@@ -11,12 +11,12 @@
 
 #include "engine/backend.h"
 
-namespace halfgrad::cpu {
-
-/// At most this many operands (dx, dy, a, b, y, ...).
-inline constexpr int kMaxOperands = 6;
+namespace halfgrad {
 
 struct LoopNest {
+  /// At most this many operands (da, db, dy, a, b, y).
+  static constexpr int kMaxOperands = 6;
+
   Shape shape;                                // outermost first; at least one dimension
   std::array<Strides, kMaxOperands> strides;  // of each operand, in elements
   std::int64_t numel = 0;
@@ -63,4 +63,4 @@ struct LoopNest {
   }
 };
 
-}  // namespace halfgrad::cpu
+}  // namespace halfgrad

@@ -1,8 +1,8 @@
-#include "engine/cpu/loops.h"
+#include "engine/loops.h"
 
 #include <algorithm>
 
-namespace halfgrad::cpu {
+namespace halfgrad {
 
 LoopNest::LoopNest(std::initializer_list<const View*> operands) {
   const View& out = **operands.begin();
@@ -40,4 +40,4 @@ LoopNest::LoopNest(std::initializer_list<const View*> operands) {
   }
 }
 
-}  // namespace halfgrad::cpu
+}  // namespace halfgrad
