@@ -1,0 +1,76 @@
+#pragma once
+// GPU memory that is kept and handed out again: cudaMalloc takes long, and cudaFree waits for the whole GPU.
+//
+// A block belongs to the stream that it was allocated for. It is handed out again as soon as it is returned, although
+// kernels may still use it, because the stream runs what uses it next after them. For the same reason a block never moves
+// to another stream, and one that a second stream has used as well waits for an event of that stream.
+//
+// Of the free blocks of a size class, the one with the lowest address is handed out. So a training step that returns what
+// it takes gets the same addresses every time, which CUDA graphs will need.
+
+#include <cuda_runtime_api.h>
+
+#include <map>
+#include <mutex>
+#include <set>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "engine/cuda/runtime.h"
+#include "engine/storage.h"
+
+namespace halfgrad::cuda {
+
+class CachingAllocator final : public Allocator {
+ public:
+  enum class Mode {
+    caching,
+    pass_through  ///< every request is a cudaMalloc of just its size, so that tools see each block and its bounds
+  };
+
+  /// `stream`: the one that blocks are for when none is named.
+  CachingAllocator(int device, cudaStream_t stream, Mode mode = Mode::caching);
+  ~CachingAllocator() override;
+
+  void* allocate(std::size_t bytes) override { return allocate(bytes, stream_); }
+  /// Throws Error with the asked, live and cached bytes when memory is out, also after the cache was given back.
+  void* allocate(std::size_t bytes, cudaStream_t stream);
+  void deallocate(void* block, std::size_t bytes) noexcept override;
+  /// Work that was put into `stream` uses the block, too: when it is returned, it is kept until that work is done.
+  void used_on(void* block, cudaStream_t stream);
+
+  MemoryStats stats() const override;
+  void reset_peak() override;
+  void empty_cache() override;
+
+ private:
+  struct Block {
+    std::size_t size;
+    cudaStream_t stream;
+    std::set<cudaStream_t> other_streams;  // which have used it
+  };
+  struct Waiting {  // a returned block that another stream may still use
+    void* address;
+    Block block;
+    std::vector<Event> events;
+  };
+
+  // All with the mutex held.
+  void* new_block(std::size_t bytes, std::size_t size);
+  void keep(void* address, const Block& block);
+  void keep_those_that_waited();
+  void release_cache();
+  void release(void* address) noexcept;
+
+  const int device_;
+  const cudaStream_t stream_;
+  const Mode mode_;
+  mutable std::mutex mutex_;
+  std::map<std::pair<cudaStream_t, std::size_t>, std::set<void*>> free_;  // (stream, size) -> blocks by address
+  std::unordered_map<void*, Block> live_;
+  std::vector<Waiting> waiting_;
+  MemoryStats stats_;
+};
+
+}  // namespace halfgrad::cuda

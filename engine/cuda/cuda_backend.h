@@ -1,0 +1,87 @@
+#pragma once
+// The GPU's side of the seam. Each group of methods is in the file of its name: elementwise.cpp and random.cpp make plans
+// of views, which the kernels in the .cu files run; what later kernels are missing is in not_yet.cpp; the rest is in
+// cuda_backend.cpp.
+
+#include "engine/backend.h"
+#include "engine/cuda/allocator.h"
+#include "engine/cuda/runtime.h"
+
+namespace halfgrad {
+
+class CudaBackend final : public Backend {
+ public:
+  explicit CudaBackend(int index, cuda::CachingAllocator::Mode mode);
+
+  Device device() const override { return Device::cuda(index_); }
+  Allocator& allocator() override { return allocator_; }
+
+  void copy_from_host(void* to, const void* from, std::size_t bytes) override;
+  void copy_to_host(void* to, const void* from, std::size_t bytes) override;
+
+  void unary(int op, const double* params, DType compute, const View& y, const View& x) override;
+  void unary_backward(int op, const double* params, const View& dx, const View& dy, const View& x,
+                      const View& y) override;
+  void binary(int op, DType compute, const View& y, const View& a, const View& b) override;
+  void binary_backward(int op, const View& da, const View& db, const View& dy, const View& a, const View& b,
+                       const View& y) override;
+  void select(const View& y, const View& condition, const View& a, const View& b) override;
+  void copy(const View& dst, const View& src) override;
+
+  void reduce(ReduceOp op, const View& y, const View& x, double scale) override;
+  void arg_reduce(Extremum op, const View& y, const View& x, int dim) override;
+  void cumsum(const View& y, const View& x, int dim, bool reverse) override;
+
+  void gemm(const View& c, const View& a, const View& b, const View& bias) override;
+  void conv2d(const View& y, const View& x, const View& w, const View& bias, const Conv2dGeometry&) override;
+  void conv2d_backward_input(const View& dx, const View& dy, const View& w, const View& bias,
+                             const Conv2dGeometry&) override;
+  void conv2d_backward_weight(const View& dw, const View& x, const View& dy, const Conv2dGeometry&) override;
+
+  void max_pool2d(const View& y, const View& index, const View& x, const PoolGeometry&) override;
+  void max_pool2d_backward(const View& dx, const View& dy, const View& index) override;
+  void avg_pool2d(const View& y, const View& x, const PoolGeometry&) override;
+  void avg_pool2d_backward(const View& dx, const View& dy, const PoolGeometry&) override;
+
+  void batch_norm(const View& y, const View& mean, const View& rstd, const View& x, const View& weight,
+                  const View& bias, double eps) override;
+  void normalize_channels(const View& y, const View& x, const View& mean, const View& rstd, const View& weight,
+                          const View& bias) override;
+  void batch_norm_backward(const View& dx, const View& dweight, const View& dbias, const View& dy, const View& x,
+                           const View& mean, const View& rstd, const View& weight, bool training) override;
+  void layer_norm(const View& y, const View& mean, const View& rstd, const View& x, const View& weight,
+                  const View& bias, double eps) override;
+  void layer_norm_backward(const View& dx, const View& dweight, const View& dbias, const View& dy, const View& x,
+                           const View& mean, const View& rstd, const View& weight) override;
+
+  void softmax(const View& y, const View& x, int dim, bool log) override;
+  void softmax_backward(const View& dx, const View& dy, const View& y, int dim, bool log) override;
+
+  void gather(const View& y, const View& x, const View& index, int dim) override;
+  void scatter_add(const View& y, const View& index, const View& src, int dim) override;
+  void index_select(const View& y, const View& x, const View& index, int dim) override;
+  void index_add(const View& y, const View& index, const View& src, int dim) override;
+
+  void random(Distribution kind, const View& y, double a, double b, std::uint64_t seed, std::uint64_t offset) override;
+
+  void grad_stats(const View& stats, const View& g) override;
+  void sgd_step(const OptimizerStep&, const View& momentum_buffer, double momentum, double dampening, bool nesterov,
+                bool first) override;
+  void adam_step(const OptimizerStep&, const View& exp_avg, const View& exp_avg_sq, double beta1, double beta2,
+                 double eps, std::int64_t step, bool decoupled) override;
+  void rmsprop_step(const OptimizerStep&, const View& square_avg, const View& momentum_buffer, double alpha, double eps,
+                    double momentum) override;
+
+  void synchronize() override;
+
+ private:
+  /// The stream that all work of this backend goes through; makes the GPU that of the calling thread.
+  cuda::Queue queue();
+
+  const int index_;
+  const int multiprocessors_;
+  const cuda::Stream stream_;
+  cuda::CachingAllocator allocator_;
+};
+
+}  // namespace halfgrad

@@ -1,0 +1,72 @@
+// The kernels that the CUDA backend does not have yet.
+
+#include "engine/cuda/cuda_backend.h"
+#include "engine/error.h"
+
+namespace halfgrad {
+
+namespace {
+
+[[noreturn]] void not_yet(const char* kernel) {
+  fail("cuda: the kernel {} is not in this build yet; use the device cpu for what needs it", kernel);
+}
+
+}  // namespace
+
+void CudaBackend::reduce(ReduceOp, const View&, const View&, double) { not_yet("reduce"); }
+void CudaBackend::arg_reduce(Extremum, const View&, const View&, int) { not_yet("arg_reduce"); }
+void CudaBackend::cumsum(const View&, const View&, int, bool) { not_yet("cumsum"); }
+
+void CudaBackend::gemm(const View&, const View&, const View&, const View&) { not_yet("gemm"); }
+void CudaBackend::conv2d(const View&, const View&, const View&, const View&, const Conv2dGeometry&) {
+  not_yet("conv2d");
+}
+void CudaBackend::conv2d_backward_input(const View&, const View&, const View&, const View&, const Conv2dGeometry&) {
+  not_yet("conv2d_backward_input");
+}
+void CudaBackend::conv2d_backward_weight(const View&, const View&, const View&, const Conv2dGeometry&) {
+  not_yet("conv2d_backward_weight");
+}
+
+void CudaBackend::max_pool2d(const View&, const View&, const View&, const PoolGeometry&) { not_yet("max_pool2d"); }
+void CudaBackend::max_pool2d_backward(const View&, const View&, const View&) { not_yet("max_pool2d_backward"); }
+void CudaBackend::avg_pool2d(const View&, const View&, const PoolGeometry&) { not_yet("avg_pool2d"); }
+void CudaBackend::avg_pool2d_backward(const View&, const View&, const PoolGeometry&) { not_yet("avg_pool2d_backward"); }
+
+void CudaBackend::batch_norm(const View&, const View&, const View&, const View&, const View&, const View&, double) {
+  not_yet("batch_norm");
+}
+void CudaBackend::normalize_channels(const View&, const View&, const View&, const View&, const View&, const View&) {
+  not_yet("normalize_channels");
+}
+void CudaBackend::batch_norm_backward(const View&, const View&, const View&, const View&, const View&, const View&,
+                                      const View&, const View&, bool) {
+  not_yet("batch_norm_backward");
+}
+void CudaBackend::layer_norm(const View&, const View&, const View&, const View&, const View&, const View&, double) {
+  not_yet("layer_norm");
+}
+void CudaBackend::layer_norm_backward(const View&, const View&, const View&, const View&, const View&, const View&,
+                                      const View&, const View&) {
+  not_yet("layer_norm_backward");
+}
+
+void CudaBackend::softmax(const View&, const View&, int, bool) { not_yet("softmax"); }
+void CudaBackend::softmax_backward(const View&, const View&, const View&, int, bool) { not_yet("softmax_backward"); }
+
+void CudaBackend::gather(const View&, const View&, const View&, int) { not_yet("gather"); }
+void CudaBackend::scatter_add(const View&, const View&, const View&, int) { not_yet("scatter_add"); }
+void CudaBackend::index_select(const View&, const View&, const View&, int) { not_yet("index_select"); }
+void CudaBackend::index_add(const View&, const View&, const View&, int) { not_yet("index_add"); }
+
+void CudaBackend::grad_stats(const View&, const View&) { not_yet("grad_stats"); }
+void CudaBackend::sgd_step(const OptimizerStep&, const View&, double, double, bool, bool) { not_yet("sgd_step"); }
+void CudaBackend::adam_step(const OptimizerStep&, const View&, const View&, double, double, double, std::int64_t,
+                            bool) {
+  not_yet("adam_step");
+}
+void CudaBackend::rmsprop_step(const OptimizerStep&, const View&, const View&, double, double, double) {
+  not_yet("rmsprop_step");
+}
+
+}  // namespace halfgrad
