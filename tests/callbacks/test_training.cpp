@@ -33,7 +33,8 @@ std::vector<double> train_200_steps(const std::optional<MixedPrecisionOptions>& 
   if (precision) learn.to_fp16(*precision);
   learn.fit_one_cycle(50, 5e-3);
   CHECK(learn.state.iteration == 200);
-  CHECK(learn.recorder().losses.back() < 0.7 * learn.recorder().losses.front());
+  // The same weights would also come of a run that does nothing: the loss must fall, of the convolutions more slowly.
+  CHECK(learn.recorder().losses.back() < (convolutional ? 0.7 : 0.5) * learn.recorder().losses.front());
   return masters(learn);
 }
 
