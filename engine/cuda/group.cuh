@@ -13,15 +13,15 @@ namespace halfgrad::cuda {
 inline constexpr unsigned kWarp = 32;
 inline constexpr unsigned kAllLanes = 0xFFFFFFFF;
 
-/// The value of the lane whose number differs in `bits`. All lanes of the warp must call it.
+/// The value of another lane. All lanes of the warp must call it.
 template <class T>
-__device__ inline T of_other_lane(const T& value, unsigned bits) {
+__device__ inline T of_lane(const T& value, unsigned lane) {
   static_assert(std::is_trivially_copyable_v<T> && sizeof(T) % 4 == 0, "a warp exchanges words of four bytes");
   constexpr unsigned kWords = sizeof(T) / 4;
   std::uint32_t words[kWords];
   __builtin_memcpy(words, &value, sizeof(T));
 #pragma unroll
-  for (unsigned w = 0; w < kWords; ++w) words[w] = __shfl_xor_sync(kAllLanes, words[w], static_cast<int>(bits));
+  for (unsigned w = 0; w < kWords; ++w) words[w] = __shfl_sync(kAllLanes, words[w], static_cast<int>(lane));
   T other;
   __builtin_memcpy(&other, words, sizeof(T));
   return other;
@@ -31,10 +31,11 @@ __device__ inline T of_other_lane(const T& value, unsigned bits) {
 /// warp must call it.
 template <class T, class Combine>
 __device__ inline T reduce_warp(T value, Combine combine) {
+  const unsigned lane = threadIdx.x % kWarp;
 #pragma unroll
   for (unsigned bits = kWarp / 2; bits > 0; bits /= 2) {
-    const T other = of_other_lane(value, bits);
-    value = threadIdx.x & bits ? combine(other, value) : combine(value, other);  // the lower lane first, in both
+    const T other = of_lane(value, lane ^ bits);
+    value = lane & bits ? combine(other, value) : combine(value, other);  // the lower lane first, in both
   }
   return value;
 }

@@ -13,10 +13,6 @@ namespace {
 
 }  // namespace
 
-void CudaBackend::reduce(ReduceOp, const View&, const View&, double) { not_yet("reduce"); }
-void CudaBackend::arg_reduce(Extremum, const View&, const View&, int) { not_yet("arg_reduce"); }
-void CudaBackend::cumsum(const View&, const View&, int, bool) { not_yet("cumsum"); }
-
 void CudaBackend::gemm(const View&, const View&, const View&, const View&) { not_yet("gemm"); }
 void CudaBackend::conv2d(const View&, const View&, const View&, const View&, const Conv2dGeometry&) {
   not_yet("conv2d");
@@ -43,21 +39,6 @@ void CudaBackend::batch_norm_backward(const View&, const View&, const View&, con
                                       const View&, const View&, bool) {
   not_yet("batch_norm_backward");
 }
-void CudaBackend::layer_norm(const View&, const View&, const View&, const View&, const View&, const View&, double) {
-  not_yet("layer_norm");
-}
-void CudaBackend::layer_norm_backward(const View&, const View&, const View&, const View&, const View&, const View&,
-                                      const View&, const View&) {
-  not_yet("layer_norm_backward");
-}
-
-void CudaBackend::softmax(const View&, const View&, int, bool) { not_yet("softmax"); }
-void CudaBackend::softmax_backward(const View&, const View&, const View&, int, bool) { not_yet("softmax_backward"); }
-
-void CudaBackend::gather(const View&, const View&, const View&, int) { not_yet("gather"); }
-void CudaBackend::scatter_add(const View&, const View&, const View&, int) { not_yet("scatter_add"); }
-void CudaBackend::index_select(const View&, const View&, const View&, int) { not_yet("index_select"); }
-void CudaBackend::index_add(const View&, const View&, const View&, int) { not_yet("index_add"); }
 
 void CudaBackend::grad_stats(const View&, const View&) { not_yet("grad_stats"); }
 void CudaBackend::sgd_step(const OptimizerStep&, const View&, double, double, bool, bool) { not_yet("sgd_step"); }

@@ -40,6 +40,16 @@ struct Space {
       i = rest;
     }
   }
+  /// Where element `i` lies in one of the operands.
+  constexpr std::uint32_t position(std::uint32_t i, int operand) const {
+    std::uint32_t at = 0;
+    for (int d = rank - 1; d >= 0; --d) {
+      const std::uint32_t rest = d > 0 ? size[d].quotient(i) : 0;
+      at += (i - rest * size[d].divisor) * stride[operand][d];
+      i = rest;
+    }
+    return at;
+  }
 };
 
 }  // namespace halfgrad::cuda

@@ -86,6 +86,11 @@ inline int __all_sync(unsigned mask, int predicate, cuda_emulation::Line line = 
   return __ballot_sync(mask, predicate, line) == mask;
 }
 
+// --- bits ------------------------------------------------------------------------------------------------------------
+
+/// The position of the lowest bit that is set, counted from 1; 0 when there is none.
+inline int __ffs(int bits) { return __builtin_ffs(bits); }
+
 // --- atomics: threads take turns, so that every operation is one -----------------------------------------------------
 
 template <class T>

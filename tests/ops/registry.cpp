@@ -163,15 +163,16 @@ double smallest_normal(DType dtype) {
   return dtype == f64 ? std::numeric_limits<double>::min() : static_cast<double>(std::numeric_limits<float>::min());
 }
 
-bool accepted(double found, const oracle::Approx& expected, DType dtype, double slack) {
-  const double value = rounded_to(expected.value, dtype);
-  if (std::isnan(value)) return std::isnan(found);
-  if (slack == 0 || !std::isfinite(expected.value)) return found == value;
-  const double error = slack * expected.error + (expected.error > 0 ? smallest_normal(dtype) : 0);
-  return rounded_to(expected.value - error, dtype) <= found && found <= rounded_to(expected.value + error, dtype);
-}
-
 }  // namespace
+
+Interval accepted(const oracle::Approx& expected, DType dtype, double slack) {
+  if (slack == 0 || !std::isfinite(expected.value)) {
+    const double value = rounded_to(expected.value, dtype);
+    return {value, value};
+  }
+  const double error = slack * expected.error + (expected.error > 0 ? smallest_normal(dtype) : 0);
+  return {rounded_to(expected.value - error, dtype), rounded_to(expected.value + error, dtype)};
+}
 
 std::string mismatch(const Tensor& found, const Array& expected, double slack) {
   if (!found.defined()) return "the tensor is undefined";
@@ -187,7 +188,7 @@ std::string mismatch(const Tensor& found, const Array& expected, double slack) {
     const Num& x = expected.values[i];
     if (slack > 0 && std::isfinite(x.value) && !(slack * x.error <= 0.03 * (largest + 1)))
       return fmt::format("the bound {:.3g} of element {} (value {:.6g}) accepts anything", slack * x.error, i, x.value);
-    if (!accepted(values[i], x, found.dtype(), slack))
+    if (!accepted(x, found.dtype(), slack).holds(values[i]))
       return fmt::format("element {} of {} is {:.17g}, expected {:.17g} within {:.3g}", i, expected.shape.str(),
                          values[i], x.value, slack * x.error);
   }

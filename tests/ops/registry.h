@@ -10,6 +10,7 @@
 // and in f64 gradcheck, and gradgradcheck of ops that are differentiable twice, compare gradients with
 // measured slopes.
 
+#include <cmath>
 #include <functional>
 #include <string>
 #include <vector>
@@ -120,8 +121,16 @@ Tensor arrange_in(const Tensor& x, Layout layout);
 /// The elements of x as exact inputs of an oracle.
 Array exact_inputs(const Tensor& x);
 
-/// Empty when `found` has the shape and dtype of `expected`, and each of its elements lies in the interval
-/// that oracle.h derives (`slack` times as wide; 0: the correctly rounded value); else says what is wrong.
+/// The results that are accepted, or NaN as both ends: NaN.
+struct Interval {
+  double low, high;
+  bool holds(double x) const { return std::isnan(low) ? std::isnan(x) : low <= x && x <= high; }
+};
+/// The interval that oracle.h derives, `slack` times as wide (0: the correctly rounded value), in a dtype.
+Interval accepted(const oracle::Approx& expected, DType dtype, double slack);
+
+/// Empty when `found` has the shape and dtype of `expected`, and each of its elements is accepted; else
+/// says what is wrong.
 std::string mismatch(const Tensor& found, const Array& expected, double slack);
 
 }  // namespace halfgrad::testing

@@ -10,10 +10,6 @@ namespace halfgrad::testing {
 
 namespace {
 
-// An op may compute the same by another formula than the oracle, with its roundings in other places; and in
-// f64 the oracle's own errors are as large as those of the op.
-constexpr double kSlack = 2;
-
 // An input of a run: a leaf with the values of `x` in a dtype and a layout.
 Tensor leaf_of(const Tensor& x, DType dtype, Layout layout, Device device, bool requires_grad) {
   const Tensor y = arrange_in((is_floating(x.dtype()) ? x.to(dtype) : x).to(device), layout).detach();
@@ -28,32 +24,43 @@ oracle::Precision precision_of_run(const Tensors& x) {
   return oracle::precision_of(least);
 }
 
-// The gradients of one output of a run, against the oracle's.
-void check_gradients(const std::string& where, const Tensor& y, const Array& expected, const Tensors& x,
-                     const Arrays& exact, bool create_graph) {
+// The inputs whose gradients are asked for.
+Tensors wanted_of(const Tensors& x) {
   Tensors wanted;
+  for (const Tensor& input : x)
+    if (input.requires_grad()) wanted.push_back(input);
+  return wanted;
+}
+
+// The oracle's gradients of one output of a run.
+Arrays slopes_of(const Array& y, const Tensors& x, const Arrays& exact) {
   std::vector<Num> leaves;
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    if (!x[i].requires_grad()) continue;
-    wanted.push_back(x[i]);
-    leaves.insert(leaves.end(), exact[i].values.begin(), exact[i].values.end());
+  for (std::size_t i = 0; i < x.size(); ++i)
+    if (x[i].requires_grad()) leaves.insert(leaves.end(), exact[i].values.begin(), exact[i].values.end());
+  const std::vector<oracle::Approx> slopes = oracle::backward(y.values, random_gradient(y.values.size()), leaves);
+  Arrays gradients;
+  std::size_t at = 0;
+  for (const Tensor& input : wanted_of(x)) {
+    Array& gradient = gradients.emplace_back(input.shape(), input.dtype());
+    for (Num& v : gradient.values) v = Num(slopes[at++], -1);
   }
+  return gradients;
+}
+
+// The gradients of one output of a run, against the oracle's.
+void check_gradients(const std::string& where, const Tensor& y, const Arrays& expected, const Tensors& x,
+                     bool create_graph) {
+  const Tensors wanted = wanted_of(x);
   if (wanted.empty()) return;
-  const std::vector<double> dy = random_gradient(expected.values.size());
+  const std::vector<double> dy = random_gradient(static_cast<std::size_t>(y.numel()));
   Tensors dx(wanted.size());
   if (y.requires_grad())
     dx = grad(y, wanted, from_vector(dy, y.shape()).to(y.dtype()).to(y.device()), /*retain_graph=*/true, create_graph);
-  const std::vector<oracle::Approx> slopes = oracle::backward(expected.values, dy, leaves);
-  std::size_t at = 0;
   for (std::size_t i = 0; i < wanted.size(); ++i) {
-    Array slope(wanted[i].shape(), wanted[i].dtype());
-    bool all_zero = true;
-    for (Num& v : slope.values) {
-      v = Num(slopes[at++], -1);
-      all_zero = all_zero && v.value == 0;
-    }
+    const std::vector<Num>& slopes = expected[i].values;
+    const bool all_zero = std::all_of(slopes.begin(), slopes.end(), [](const Num& v) { return v.value == 0; });
     if (!dx[i].defined() && all_zero) continue;
-    const std::string wrong = mismatch(dx[i], slope, kSlack);
+    const std::string wrong = mismatch(dx[i], expected[i], kSlack);
     CHECK_MESSAGE(wrong.empty(), fmt::format("{}: gradient of input {}{}: {}", where, i,
                                              create_graph ? " with create_graph" : "", wrong));
   }
@@ -100,31 +107,37 @@ std::vector<double> random_gradient(std::size_t n) {
   return values;
 }
 
+Expected expected_of(const Run& run, const Tensors& inputs, bool gradients) {
+  oracle::start(precision_of_run(inputs));
+  Arrays exact;
+  for (const Tensor& input : inputs) exact.push_back(exact_inputs(input));
+  Expected expected{run.c.oracle(exact), {}};
+  if (gradients)
+    for (const Array& y : expected.values) expected.gradients.push_back(slopes_of(y, inputs, exact));
+  return expected;
+}
+
 void check_run(const Run& run, bool gradients) {
   const Tensors x = inputs_of(run, gradients);
   const oracle::Precision precision = precision_of_run(x);
-  oracle::start(precision);
-  Arrays exact;
   std::vector<std::uint32_t> versions;
-  for (const Tensor& input : x) {
-    exact.push_back(exact_inputs(input));
-    versions.push_back(input.version());
-  }
-  const Arrays expected = run.c.oracle(exact);
+  for (const Tensor& input : x) versions.push_back(input.version());
+  const Expected expected = expected_of(run, x, gradients);
   const Tensors y = run.c.op(x);
   const std::string name = name_of(run);
-  REQUIRE_MESSAGE(y.size() == expected.size(), name);
+  REQUIRE_MESSAGE(y.size() == expected.values.size(), name);
 
   for (std::size_t k = 0; k < y.size(); ++k) {
     const std::string where = fmt::format("{}: output {}", name, k);
-    const std::string wrong = mismatch(y[k], expected[k], run.entry.accuracy == Accuracy::rounded_once ? 0 : kSlack);
+    const std::string wrong =
+        mismatch(y[k], expected.values[k], run.entry.accuracy == Accuracy::rounded_once ? 0 : kSlack);
     CHECK_MESSAGE(wrong.empty(), fmt::format("{}: {}", where, wrong));
     if (!gradients) continue;
-    check_gradients(where, y[k], expected[k], x, exact, false);
+    check_gradients(where, y[k], expected.gradients[k], x, false);
     // A gradient that is to be differentiated again is made of ops, each of which rounds: in f16, more often
     // than the oracle counts.
     if (run.entry.derivatives == Derivatives::any && precision.storage == precision.unit)
-      check_gradients(where, y[k], expected[k], x, exact, /*create_graph=*/true);
+      check_gradients(where, y[k], expected.gradients[k], x, /*create_graph=*/true);
   }
   for (std::size_t i = 0; i < x.size(); ++i)
     CHECK_MESSAGE(x[i].version() == versions[i], fmt::format("{}: input {} was changed in place", name, i));
