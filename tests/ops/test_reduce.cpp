@@ -214,6 +214,25 @@ TEST_CASE("integers and bools are summed as i64, extrema keep their type") {
   CHECK_THROWS_WITH_AS(mean(bytes), doctest::Contains("mean: the tensor is u8"), Error);
 }
 
+TEST_CASE("integers are counted one by one, whatever is left over behind the vectors") {
+  const cpu::Kernels& chosen = cpu::kernels();
+  for (const char* const* isa = cpu::kIsaNames; *isa; ++isa) {
+    const cpu::Kernels* table = cpu::kernels_for(*isa);
+    if (!table) continue;
+    cpu::use_kernels(*table);
+    for (DType t : {i32, i64, u8, boolean})
+      for (std::int64_t n = 1; n <= 300; ++n) {
+        CAPTURE(std::string(*isa));
+        CAPTURE(n);
+        const Tensor x = made_up({n}, f32, t == u8 ? 0 : -90, 200).to(t);
+        CHECK(sum(x).item() == naive_sum(x.to_vector<double>()));
+        CHECK(max(x).item() == naive_max(x.to_vector<double>()));
+        CHECK(min(x).item() == naive_min(x.to_vector<double>()));
+      }
+  }
+  cpu::use_kernels(chosen);
+}
+
 TEST_CASE("NaN wins extrema wherever it stands, and infinities are ordinary") {
   for (DType dtype : {f16, f32, f64})
     for (std::int64_t n : {1, 2, 7, 40, 2000})
