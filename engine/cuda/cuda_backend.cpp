@@ -1,5 +1,8 @@
 #include "engine/cuda/cuda_backend.h"
 
+#include "engine/cuda/blas.h"
+#include "engine/cuda/dnn.h"
+
 namespace halfgrad {
 
 namespace {
@@ -16,9 +19,21 @@ int multiprocessors_of(int index) {
 CudaBackend::CudaBackend(int index, cuda::CachingAllocator::Mode mode)
     : index_(index), multiprocessors_(multiprocessors_of(index)), allocator_(index, stream_.get(), mode) {}
 
+CudaBackend::~CudaBackend() = default;
+
 cuda::Queue CudaBackend::queue() {
   cuda::use_device(index_);
   return {stream_.get(), multiprocessors_};
+}
+
+cuda::Blas& CudaBackend::blas() {
+  std::call_once(blas_once_, [&] { blas_ = std::make_unique<cuda::Blas>(queue().stream, allocator_); });
+  return *blas_;
+}
+
+cuda::Dnn& CudaBackend::dnn() {
+  std::call_once(dnn_once_, [&] { dnn_ = std::make_unique<cuda::Dnn>(queue().stream); });
+  return *dnn_;
 }
 
 void CudaBackend::copy_from_host(void* to, const void* from, std::size_t bytes) {

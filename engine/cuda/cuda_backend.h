@@ -3,15 +3,25 @@
 // of views, which the kernels in the .cu files run; what later kernels are missing is in not_yet.cpp; the rest is in
 // cuda_backend.cpp.
 
+#include <memory>
+#include <mutex>
+
 #include "engine/backend.h"
 #include "engine/cuda/allocator.h"
 #include "engine/cuda/runtime.h"
 
 namespace halfgrad {
 
+namespace cuda {
+class Blas;
+class Dnn;
+enum class ConvPass;
+}  // namespace cuda
+
 class CudaBackend final : public Backend {
  public:
   explicit CudaBackend(int index, cuda::CachingAllocator::Mode mode);
+  ~CudaBackend() override;
 
   Device device() const override { return Device::cuda(index_); }
   Allocator& allocator() override { return allocator_; }
@@ -77,11 +87,19 @@ class CudaBackend final : public Backend {
  private:
   /// The stream that all work of this backend goes through; makes the GPU that of the calling thread.
   cuda::Queue queue();
+  /// The libraries, which are set up when they are first needed.
+  cuda::Blas& blas();
+  cuda::Dnn& dnn();
+  void convolve(cuda::ConvPass pass, const View& x, const View& w, const View& y, const View& bias,
+                const Conv2dGeometry&);
 
   const int index_;
   const int multiprocessors_;
   const cuda::Stream stream_;
   cuda::CachingAllocator allocator_;
+  std::once_flag blas_once_, dnn_once_;
+  std::unique_ptr<cuda::Blas> blas_;
+  std::unique_ptr<cuda::Dnn> dnn_;
 };
 
 }  // namespace halfgrad

@@ -13,17 +13,6 @@ namespace {
 
 }  // namespace
 
-void CudaBackend::gemm(const View&, const View&, const View&, const View&) { not_yet("gemm"); }
-void CudaBackend::conv2d(const View&, const View&, const View&, const View&, const Conv2dGeometry&) {
-  not_yet("conv2d");
-}
-void CudaBackend::conv2d_backward_input(const View&, const View&, const View&, const View&, const Conv2dGeometry&) {
-  not_yet("conv2d_backward_input");
-}
-void CudaBackend::conv2d_backward_weight(const View&, const View&, const View&, const Conv2dGeometry&) {
-  not_yet("conv2d_backward_weight");
-}
-
 void CudaBackend::max_pool2d(const View&, const View&, const View&, const PoolGeometry&) { not_yet("max_pool2d"); }
 void CudaBackend::max_pool2d_backward(const View&, const View&, const View&) { not_yet("max_pool2d_backward"); }
 void CudaBackend::avg_pool2d(const View&, const View&, const PoolGeometry&) { not_yet("avg_pool2d"); }

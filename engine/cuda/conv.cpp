@@ -1,0 +1,122 @@
+// Convolutions on the GPU, by cuDNN. Tensors that lie in the order which the plan asks for are used where they are, the
+// others are copied. f16 is multiplied by tensor cores and added in f32.
+//
+// A bias must be added before the result is rounded. The forward pass has a call for that. Otherwise the result is filled
+// with the bias first, of which it holds every bit, and cuDNN adds the convolution to it: y = alpha conv(x) + beta y.
+
+#include "engine/cuda/cuda_backend.h"
+#include "engine/cuda/dnn.h"
+#include "engine/error.h"
+
+namespace halfgrad {
+
+namespace {
+
+using cuda::ConvForm;
+using cuda::ConvPass;
+using cuda::ConvPlan;
+using cuda::Factors;
+using cuda::Temporary;
+
+struct Operands {
+  View x, w, y;
+};
+
+// The bias [C], or 0, for every element of a result [N, C, H, W].
+View everywhere(const View& bias, const Shape& shape) {
+  static constexpr float kZero = 0;
+  if (!bias) return {const_cast<float*>(&kZero), f32, shape, Strides(4, 0), Device::cpu()};
+  return {bias.data, bias.dtype, shape, {0, bias.strides[0], 0, 0}, bias.device};
+}
+
+// result = convolution, or result += convolution.
+void run(cudnnHandle_t handle, ConvPass pass, const ConvPlan& plan, const Operands& o, void* workspace,
+         const Factors& factors) {
+  switch (pass) {
+    case ConvPass::forward:
+      return HALFGRAD_CUDNN(cudnnConvolutionForward(handle, factors.alpha(), plan.x.get(), o.x.data, plan.w.get(),
+                                                    o.w.data, plan.convolution.get(),
+                                                    static_cast<cudnnConvolutionFwdAlgo_t>(plan.algorithm), workspace,
+                                                    plan.workspace, factors.beta(), plan.y.get(), o.y.data));
+    case ConvPass::backward_input:
+      return HALFGRAD_CUDNN(cudnnConvolutionBackwardData(
+          handle, factors.alpha(), plan.w.get(), o.w.data, plan.y.get(), o.y.data, plan.convolution.get(),
+          static_cast<cudnnConvolutionBwdDataAlgo_t>(plan.algorithm), workspace, plan.workspace, factors.beta(),
+          plan.x.get(), o.x.data));
+    case ConvPass::backward_weight:
+      return HALFGRAD_CUDNN(cudnnConvolutionBackwardFilter(
+          handle, factors.alpha(), plan.x.get(), o.x.data, plan.y.get(), o.y.data, plan.convolution.get(),
+          static_cast<cudnnConvolutionBwdFilterAlgo_t>(plan.algorithm), workspace, plan.workspace, factors.beta(),
+          plan.w.get(), o.w.data));
+  }
+}
+
+// y = convolution + bias in one call; false when cuDNN cannot.
+bool run_with_bias(cudnnHandle_t handle, ConvPlan& plan, const Operands& o, const void* bias, void* workspace) {
+  static const auto kIdentity = [] {
+    cudnnActivationDescriptor_t identity = nullptr;
+    HALFGRAD_CUDNN(cudnnCreateActivationDescriptor(&identity));
+    HALFGRAD_CUDNN(cudnnSetActivationDescriptor(identity, CUDNN_ACTIVATION_IDENTITY, CUDNN_PROPAGATE_NAN, 0));
+    return identity;
+  }();
+  const Factors factors(f32);
+  const cudnnStatus_t status = cudnnConvolutionBiasActivationForward(
+      handle, factors.alpha(), plan.x.get(), o.x.data, plan.w.get(), o.w.data, plan.convolution.get(),
+      static_cast<cudnnConvolutionFwdAlgo_t>(plan.algorithm), workspace, plan.workspace, factors.beta(), plan.y.get(),
+      o.y.data, plan.bias.get(), bias, kIdentity, plan.y.get(), o.y.data);
+  plan.fuses_bias = !cuda::is_not_supported(status);
+  if (plan.fuses_bias) cuda::check_call(status, "cudnnConvolutionBiasActivationForward");
+  return plan.fuses_bias;
+}
+
+}  // namespace
+
+void CudaBackend::convolve(ConvPass pass, const View& x, const View& w, const View& y, const View& bias,
+                           const Conv2dGeometry& geometry) {
+  const View& wanted = pass == ConvPass::forward ? y : pass == ConvPass::backward_input ? x : w;
+  if (wanted.numel() == 0) return;
+  if (x.numel() == 0 || w.numel() == 0 || y.numel() == 0) return copy(wanted, everywhere(bias, wanted.shape));
+
+  queue();
+  ConvPlan& plan = dnn().plan(ConvForm(pass, x, w, y, geometry));
+  std::optional<Temporary> memory[3], bias_memory;
+  const auto place = [&](const View& v, std::optional<Temporary>& its) {
+    return (&v == &wanted ? cuda::room_for : cuda::in_layout)(*this, v, plan.layout, its);
+  };
+  const Operands o{place(x, memory[0]), place(w, memory[1]), place(y, memory[2])};
+  const View& result = pass == ConvPass::forward ? o.y : pass == ConvPass::backward_input ? o.x : o.w;
+  const Temporary workspace(*this, u8, {static_cast<std::int64_t>(plan.workspace)}, {1});
+
+  bool done = false;
+  if (bias && pass == ConvPass::forward) {
+    const View row{bias.data, bias.dtype, {1, bias.shape[0], 1, 1}, {0, bias.strides[0], 0, 0}, bias.device};
+    const void* const dense = cuda::in_layout(*this, row, plan.layout, bias_memory).data;
+    done = dnn().with_handle([&](cudnnHandle_t handle) {
+      return plan.fuses_bias && run_with_bias(handle, plan, o, dense, workspace.view.data);
+    });
+  }
+  if (!done) {
+    if (bias) copy(result, everywhere(bias, result.shape));
+    dnn().with_handle([&](cudnnHandle_t handle) {
+      run(handle, pass, plan, o, workspace.view.data, Factors(wanted.dtype, static_cast<bool>(bias)));
+    });
+  }
+  if (result.data != wanted.data) copy(wanted, result);
+}
+
+void CudaBackend::conv2d(const View& y, const View& x, const View& w, const View& bias,
+                         const Conv2dGeometry& geometry) {
+  convolve(ConvPass::forward, x, w, y, bias, geometry);
+}
+
+void CudaBackend::conv2d_backward_input(const View& dx, const View& dy, const View& w, const View& bias,
+                                        const Conv2dGeometry& geometry) {
+  convolve(ConvPass::backward_input, dx, w, dy, bias, geometry);
+}
+
+void CudaBackend::conv2d_backward_weight(const View& dw, const View& x, const View& dy,
+                                         const Conv2dGeometry& geometry) {
+  convolve(ConvPass::backward_weight, x, dw, dy, {}, geometry);
+}
+
+}  // namespace halfgrad
