@@ -64,8 +64,7 @@ bool run_with_bias(cudnnHandle_t handle, ConvPlan& plan, const Operands& o, cons
       handle, factors.alpha(), plan.x.get(), o.x.data, plan.w.get(), o.w.data, plan.convolution.get(),
       static_cast<cudnnConvolutionFwdAlgo_t>(plan.algorithm), workspace, plan.workspace, factors.beta(), plan.y.get(),
       o.y.data, plan.bias.get(), bias, kIdentity, plan.y.get(), o.y.data);
-  plan.fuses_bias = !cuda::is_not_supported(status);
-  if (plan.fuses_bias) cuda::check_call(status, "cudnnConvolutionBiasActivationForward");
+  plan.fuses_bias = cuda::is_done(status, "cudnnConvolutionBiasActivationForward");
   return plan.fuses_bias;
 }
 

@@ -28,7 +28,11 @@ cudnnDataType_t type_of(DType dtype) {
   return dtype == f16 ? CUDNN_DATA_HALF : dtype == f32 ? CUDNN_DATA_FLOAT : CUDNN_DATA_DOUBLE;
 }
 
-bool is_not_supported(cudnnStatus_t status) { return CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_NOT_SUPPORTED; }
+bool is_done(cudnnStatus_t status, const char* call) {
+  if (CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_NOT_SUPPORTED) return false;
+  check_call(status, call);
+  return true;
+}
 
 namespace {
 
@@ -136,9 +140,7 @@ ConvPlan make_plan(cudnnHandle_t handle, const ConvForm& form) {
     ConvPlan plan = describe(form, layout);
     for (int algorithm : algorithms_for(form.pass)) {
       plan.algorithm = algorithm;
-      const cudnnStatus_t status = ask_for_workspace(handle, form.pass, plan);
-      if (is_not_supported(status)) continue;
-      check_call(status, "cudnnGetConvolution...WorkspaceSize");
+      if (!is_done(ask_for_workspace(handle, form.pass, plan), "cudnnGetConvolution...WorkspaceSize")) continue;
       plan.fuses_bias = form.pass == ConvPass::forward && form.dtype != f64 &&
                         algorithm == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;
       return plan;

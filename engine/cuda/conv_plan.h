@@ -28,8 +28,9 @@ using ConvDescriptor = Owned<cudnnConvolutionDescriptor_t, cudnnDestroyConvoluti
 cudnnDataType_t type_of(DType dtype);
 /// Throws Error naming `op` when the shape is too large for cuDNN, which counts in 32 bits.
 TensorDescriptor describe(const char* op, DType dtype, const Shape& shape, Layout layout);
-/// cuDNN cannot do what it was asked for: no failure, but something else must be tried.
-bool is_not_supported(cudnnStatus_t status);
+/// False when cuDNN cannot do what it was asked for, and something else must be tried. Throws Error, which names the call,
+/// when it failed.
+bool is_done(cudnnStatus_t status, const char* call);
 
 enum class ConvPass { forward, backward_input, backward_weight };
 

@@ -13,22 +13,6 @@ namespace {
 
 }  // namespace
 
-void CudaBackend::max_pool2d(const View&, const View&, const View&, const PoolGeometry&) { not_yet("max_pool2d"); }
-void CudaBackend::max_pool2d_backward(const View&, const View&, const View&) { not_yet("max_pool2d_backward"); }
-void CudaBackend::avg_pool2d(const View&, const View&, const PoolGeometry&) { not_yet("avg_pool2d"); }
-void CudaBackend::avg_pool2d_backward(const View&, const View&, const PoolGeometry&) { not_yet("avg_pool2d_backward"); }
-
-void CudaBackend::batch_norm(const View&, const View&, const View&, const View&, const View&, const View&, double) {
-  not_yet("batch_norm");
-}
-void CudaBackend::normalize_channels(const View&, const View&, const View&, const View&, const View&, const View&) {
-  not_yet("normalize_channels");
-}
-void CudaBackend::batch_norm_backward(const View&, const View&, const View&, const View&, const View&, const View&,
-                                      const View&, const View&, bool) {
-  not_yet("batch_norm_backward");
-}
-
 void CudaBackend::grad_stats(const View&, const View&) { not_yet("grad_stats"); }
 void CudaBackend::sgd_step(const OptimizerStep&, const View&, double, double, bool, bool) { not_yet("sgd_step"); }
 void CudaBackend::adam_step(const OptimizerStep&, const View&, const View&, double, double, double, std::int64_t,

@@ -18,7 +18,7 @@ namespace {
 
 // The ops that need a kernel which the CUDA backend does not have yet, for their values or only for their gradients. An op
 // that needs none any more must leave its list: the tests see to that.
-const std::set<std::string> kValuesNotThereYet = {"adaptive_avg_pool2d", "avg_pool2d", "batch_norm", "max_pool2d"};
+const std::set<std::string> kValuesNotThereYet = {};
 const std::set<std::string> kGradientsNotThereYet = {};
 
 // --- how closely a GPU must agree with the CPU ------------------------------------------------------------------------
