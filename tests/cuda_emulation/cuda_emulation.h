@@ -8,6 +8,8 @@
 //   memory.h           device memory: poisoned before it is written, guarded behind its end, closed to the host
 //   stream.h           streams that do nothing until somebody waits for them, so that a forgotten wait shows
 //   runtime.cpp        the rest of the CUDA runtime: devices, errors, copies
+//   library.h          cuBLAS, cuBLASLt and cuDNN (cublas.cpp, cublaslt.cpp, cudnn.cpp, cudnn_norm_pool.cpp): plain loops
+//                      behind the same calls, which refuse what the real ones refuse
 //   report.h           how a fault is reported: one line, and the end of the program
 //
 // It cannot show speed, the rounding of tensor cores or of fast functions, or what a driver would refuse.

@@ -16,9 +16,12 @@ struct Fault {
   const char* noticed;  ///< a part of the line that says so
 };
 
-std::vector<Fault> faults_of_waiting();  ///< somebody goes on before others are done
-std::vector<Fault> faults_of_memory();   ///< bounds, lifetimes, whose memory it is
-std::vector<Fault> faults_of_threads();  ///< launches, and the threads of a block among each other
+std::vector<Fault> faults_of_waiting();    ///< somebody goes on before others are done
+std::vector<Fault> faults_of_memory();     ///< bounds, lifetimes, whose memory it is
+std::vector<Fault> faults_of_threads();    ///< launches, and the threads of a block among each other
+std::vector<Fault> faults_of_libraries();  ///< what cuBLAS, cuBLASLt and cuDNN are told
+/// The programs of faults_of_libraries() without a fault.
+void use_libraries_correctly();
 
 /// What a program does that sees its own wrong result.
 inline constexpr const char* kWrongResult = "the result is wrong";

@@ -44,9 +44,9 @@ std::string outcome(const Fault& fault, bool reverse) {
 
 TEST_CASE("every planted fault is noticed, in one order of threads or the other") {
   std::vector<Fault> all;
-  for (const auto& some : {faults_of_waiting(), faults_of_memory(), faults_of_threads()})
+  for (const auto& some : {faults_of_waiting(), faults_of_memory(), faults_of_threads(), faults_of_libraries()})
     all.insert(all.end(), some.begin(), some.end());
-  CHECK(all.size() > 25);
+  CHECK(all.size() > 45);
   for (const Fault& fault : all) {
     const std::string forward = outcome(fault, false), backward = outcome(fault, true);
     const bool noticed =
@@ -67,4 +67,6 @@ TEST_CASE("a program without a fault is left alone") {
                    ""};
   CHECK(outcome(none, false) == "");
   CHECK(outcome(none, true) == "");
+  const Fault no_library{"none of a library", use_libraries_correctly, ""};
+  CHECK(outcome(no_library, false) == "");
 }
