@@ -4,8 +4,6 @@
 
 #include <bit>
 #include <cmath>
-#include <map>
-#include <optional>
 #include <set>
 
 #include "engine/random.h"
@@ -15,11 +13,6 @@ using namespace halfgrad;
 using namespace halfgrad::testing;
 
 namespace {
-
-// The ops that need a kernel which the CUDA backend does not have yet, for their values or only for their gradients. An op
-// that needs none any more must leave its list: the tests see to that.
-const std::set<std::string> kValuesNotThereYet = {};
-const std::set<std::string> kGradientsNotThereYet = {};
 
 // --- how closely a GPU must agree with the CPU ------------------------------------------------------------------------
 
@@ -34,8 +27,7 @@ constexpr std::uint64_t kUlps = 2,
 // Sums depend on their order, which is not the same on both sides. Whatever it is, the oracle (tests/ops/oracle.h) derives
 // how far the result may be from the exact one, v: by no more than e, so that what is stored lies between round(v - e) and
 // round(v + e), on either side. So the two are no further apart than these.
-const std::set<std::string> kSums = {"adaptive_avg_pool2d",
-                                     "avg_pool2d",
+const std::set<std::string> kSums = {"avg_pool2d",
                                      "batch_norm",
                                      "binary_cross_entropy_with_logits",
                                      "conv2d",
@@ -147,26 +139,6 @@ void for_runs(F&& f) {
         for (DType dtype : dtypes_of(c)) f(Run{entry, c, dtype, layout, Device::cuda()});
 }
 
-// Runs f; true when it needed a kernel that is not there yet.
-template <class F>
-bool is_missing(F&& f) {
-  try {
-    f();
-    return false;
-  } catch (const Error& error) {
-    if (std::string(error.what()).find("is not in this build yet") == std::string::npos) throw;
-    return true;
-  }
-}
-
-// Of the entries in which something was missing, those that are not in `list`, and the reverse, are failures.
-void check_list(const char* what, const std::set<std::string>& list, const std::set<std::string>& missing) {
-  for (const std::string& op : missing)
-    CHECK_MESSAGE(list.contains(op), fmt::format("the {} of {} need a kernel that is not there", what, op));
-  for (const std::string& op : list)
-    CHECK_MESSAGE(missing.contains(op), fmt::format("the {} of {} are there: take it off the list", what, op));
-}
-
 // The outputs of a run, or the gradients of its inputs by each of them, with how they must agree.
 struct Result {
   Tensor tensor;
@@ -197,11 +169,10 @@ std::vector<Result> gradients_of(const Run& run) {
   return results;
 }
 
-// Runs results_of(run) on the GPU and on the CPU. Returns how many tensors were compared: none when a kernel is missing.
+// Runs results_of(run) on the GPU and on the CPU. Returns how many tensors were compared.
 template <class F>
 std::size_t compare(const Run& run, const char* what, F&& results_of, bool gradients) {
-  std::vector<Result> found;
-  if (is_missing([&] { found = results_of(run); })) return 0;
+  const std::vector<Result> found = results_of(run);
   const Run same = on(Device::cpu(), run);
   const std::vector<Result> expected = results_of(same);
   const Expected oracle = expected_of(same, inputs_of(same, gradients), gradients);
@@ -222,21 +193,15 @@ std::size_t compare(const Run& run, const char* what, F&& results_of, bool gradi
 
 }  // namespace
 
-TEST_CASE("every op gives the oracle's values and gradients on the GPU, or is on a list") {
-  std::set<std::string> values_missing, gradients_missing;
+TEST_CASE("every op gives the oracle's values and gradients on the GPU") {
   for_runs([&](const Run& run) {
     CAPTURE(name_of(run));
     CHECK_NOTHROW([&] {
       manual_seed(1);
-      if (is_missing([&] { check_run(run, false); }))
-        values_missing.insert(run.entry.name);
-      else if (run.c.gradients && is_missing([&] { check_run(run, true); }))
-        gradients_missing.insert(run.entry.name);
+      check_run(run, false);
+      if (run.c.gradients) check_run(run, true);
     }());
   });
-  for (const std::string& op : values_missing) gradients_missing.erase(op);
-  check_list("values", kValuesNotThereYet, values_missing);
-  check_list("gradients", kGradientsNotThereYet, gradients_missing);
 }
 
 TEST_CASE("every op gives the CPU's values, in the CPU's order of memory") {
