@@ -1,7 +1,7 @@
 #pragma once
-// The GPU's side of the seam. Each group of methods is in the file of its name: elementwise.cpp and random.cpp make plans
-// of views, which the kernels in the .cu files run; what later kernels are missing is in not_yet.cpp; the rest is in
-// cuda_backend.cpp.
+// The GPU's side of the seam. Each group of methods is in the file of its name: elementwise.cpp and others make plans of
+// views, which the kernels in the .cu files run; gemm.cpp calls cuBLAS, conv.cpp, batch_norm.cpp and pool.cpp call cuDNN; what
+// later kernels are missing is in not_yet.cpp; the rest is in cuda_backend.cpp.
 
 #include <memory>
 #include <mutex>

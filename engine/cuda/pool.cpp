@@ -33,10 +33,15 @@ Elements elements_of(const char* op, const View& v) {
   return {static_cast<std::uint32_t>(v.numel()), v.strides[1] == 1, divisor(1), divisor(2), divisor(3)};
 }
 
-PoolAxis axis_of(const PoolGeometry& g, int axis, const View& x, const View& y) {
+PoolAxis axis_of(const char* op, const PoolGeometry& g, int axis, const View& x, const View& y) {
+  const auto at = static_cast<std::size_t>(2 + axis);
+  const std::int64_t largest =
+      g.adaptive ? (x.shape[at] + 1) * (y.shape[at] + 1)
+                 : x.shape[at] + 2 * g.padding[axis] + g.dilation[axis] * g.kernel[axis] + g.stride[axis];
+  check(largest <= INT32_MAX, "{}: windows of {} on a side of {} are too large for a GPU; use the device cpu", op,
+        g.kernel[axis], x.shape[at]);
   const auto number = [](std::int64_t i) { return static_cast<std::int32_t>(i); };
-  const auto d = static_cast<std::size_t>(2 + axis);
-  return {number(x.shape[d]),      number(y.shape[d]),       number(g.kernel[axis]), number(g.stride[axis]),
+  return {number(x.shape[at]),     number(y.shape[at]),      number(g.kernel[axis]), number(g.stride[axis]),
           number(g.padding[axis]), number(g.dilation[axis]), g.count_include_pad,    g.adaptive};
 }
 
@@ -47,8 +52,8 @@ Pool pool_of(const char* op, const View& x, const View& y, const View& index, co
           images_of(index),
           elements_of(op, x),
           elements_of(op, y),
-          axis_of(g, 0, x, y),
-          axis_of(g, 1, x, y)};
+          axis_of(op, g, 0, x, y),
+          axis_of(op, g, 1, x, y)};
 }
 
 // --- cuDNN -----------------------------------------------------------------------------------------------------------

@@ -32,18 +32,16 @@ struct Span {
 };
 
 __device__ Span window(const PoolAxis& axis, std::uint32_t index) {
-  const std::int64_t i = index;
+  const auto i = static_cast<std::int32_t>(index);
   if (axis.adaptive) {
-    const auto begin = static_cast<std::int32_t>(i * axis.in / axis.out);
-    const auto end = static_cast<std::int32_t>(((i + 1) * axis.in + axis.out - 1) / axis.out);
+    const std::int32_t begin = i * axis.in / axis.out, end = ((i + 1) * axis.in + axis.out - 1) / axis.out;
     return {begin, end, 1, end - begin};
   }
-  const std::int64_t start = i * axis.stride - axis.padding, stop = start + axis.dilation * (axis.kernel - 1) + 1;
-  const std::int64_t begin = start >= 0 ? start : start + (-start + axis.dilation - 1) / axis.dilation * axis.dilation;
-  const std::int64_t end = stop < axis.in ? stop : axis.in;
-  const std::int64_t inside = (end - begin + axis.dilation - 1) / axis.dilation;
-  return {static_cast<std::int32_t>(begin), static_cast<std::int32_t>(end), axis.dilation,
-          axis.count_include_pad ? axis.kernel : static_cast<std::int32_t>(inside)};
+  const std::int32_t start = i * axis.stride - axis.padding, stop = start + axis.dilation * (axis.kernel - 1) + 1;
+  const std::int32_t begin = start >= 0 ? start : start + (-start + axis.dilation - 1) / axis.dilation * axis.dilation;
+  const std::int32_t end = stop < axis.in ? stop : axis.in;
+  return {begin, end, axis.dilation,
+          axis.count_include_pad ? axis.kernel : (end - begin + axis.dilation - 1) / axis.dilation};
 }
 
 /// The windows that cover a position: those from begin to end. Without dilation.
@@ -51,13 +49,13 @@ struct Windows {
   std::uint32_t begin, end;
 };
 __device__ Windows windows_of(const PoolAxis& axis, std::uint32_t position) {
-  const std::int64_t p = position;
-  std::int64_t begin, end;
+  const auto p = static_cast<std::int32_t>(position);
+  std::int32_t begin, end;
   if (axis.adaptive) {
     begin = p * axis.out / axis.in;
     end = ((p + 1) * axis.out + axis.in - 1) / axis.in;
   } else {
-    const std::int64_t first = p + axis.padding - axis.kernel + 1;
+    const std::int32_t first = p + axis.padding - axis.kernel + 1;
     begin = first > 0 ? (first + axis.stride - 1) / axis.stride : 0;
     end = (p + axis.padding) / axis.stride + 1;
   }

@@ -45,7 +45,8 @@ struct Elements {
   }
 };
 
-/// The windows along one axis: engine/backend.h's PoolGeometry.
+/// The windows along one axis: engine/backend.h's PoolGeometry. Kernels count in 32 bits, which hold the size with its
+/// padding and with a window, and, if it is adaptive, (in + 1) * (out + 1).
 struct PoolAxis {
   std::int32_t in, out, kernel, stride, padding, dilation;
   bool count_include_pad, adaptive;
