@@ -74,6 +74,31 @@ cudnnMathType_t math_for(DType dtype) {
 
 Shape shape_of(const std::array<std::int64_t, 4>& sizes) { return Shape(sizes.data(), sizes.size()); }
 
+cudnnStatus_t ask_for_workspace(cudnnHandle_t handle, ConvPass pass, ConvPlan& plan) {
+  if (pass == ConvPass::forward)
+    return cudnnGetConvolutionForwardWorkspaceSize(handle, plan.x.get(), plan.w.get(), plan.convolution.get(),
+                                                   plan.y.get(), static_cast<cudnnConvolutionFwdAlgo_t>(plan.algorithm),
+                                                   &plan.workspace);
+  if (pass == ConvPass::backward_input)
+    return cudnnGetConvolutionBackwardDataWorkspaceSize(
+        handle, plan.w.get(), plan.y.get(), plan.convolution.get(), plan.x.get(),
+        static_cast<cudnnConvolutionBwdDataAlgo_t>(plan.algorithm), &plan.workspace);
+  return cudnnGetConvolutionBackwardFilterWorkspaceSize(
+      handle, plan.x.get(), plan.y.get(), plan.convolution.get(), plan.w.get(),
+      static_cast<cudnnConvolutionBwdFilterAlgo_t>(plan.algorithm), &plan.workspace);
+}
+
+}  // namespace
+
+TensorDescriptor describe(const char* op, DType dtype, const Shape& shape, Layout layout) {
+  cudnnTensorDescriptor_t tensor = nullptr;
+  HALFGRAD_CUDNN(cudnnCreateTensorDescriptor(&tensor));
+  TensorDescriptor owner(tensor);
+  const auto [n, c, h, w] = sizes_of(op, shape);
+  HALFGRAD_CUDNN(cudnnSetTensor4dDescriptor(tensor, format_of(layout), type_of(dtype), n, c, h, w));
+  return owner;
+}
+
 ConvPlan describe(const ConvForm& form, Layout layout) {
   const char* const op = kName[static_cast<int>(form.pass)];
   ConvPlan plan;
@@ -100,31 +125,6 @@ ConvPlan describe(const ConvForm& form, Layout layout) {
   HALFGRAD_CUDNN(cudnnSetConvolutionGroupCount(convolution, g[6]));
   HALFGRAD_CUDNN(cudnnSetConvolutionMathType(convolution, math_for(form.dtype)));
   return plan;
-}
-
-cudnnStatus_t ask_for_workspace(cudnnHandle_t handle, ConvPass pass, ConvPlan& plan) {
-  if (pass == ConvPass::forward)
-    return cudnnGetConvolutionForwardWorkspaceSize(handle, plan.x.get(), plan.w.get(), plan.convolution.get(),
-                                                   plan.y.get(), static_cast<cudnnConvolutionFwdAlgo_t>(plan.algorithm),
-                                                   &plan.workspace);
-  if (pass == ConvPass::backward_input)
-    return cudnnGetConvolutionBackwardDataWorkspaceSize(
-        handle, plan.w.get(), plan.y.get(), plan.convolution.get(), plan.x.get(),
-        static_cast<cudnnConvolutionBwdDataAlgo_t>(plan.algorithm), &plan.workspace);
-  return cudnnGetConvolutionBackwardFilterWorkspaceSize(
-      handle, plan.x.get(), plan.y.get(), plan.convolution.get(), plan.w.get(),
-      static_cast<cudnnConvolutionBwdFilterAlgo_t>(plan.algorithm), &plan.workspace);
-}
-
-}  // namespace
-
-TensorDescriptor describe(const char* op, DType dtype, const Shape& shape, Layout layout) {
-  cudnnTensorDescriptor_t tensor = nullptr;
-  HALFGRAD_CUDNN(cudnnCreateTensorDescriptor(&tensor));
-  TensorDescriptor owner(tensor);
-  const auto [n, c, h, w] = sizes_of(op, shape);
-  HALFGRAD_CUDNN(cudnnSetTensor4dDescriptor(tensor, format_of(layout), type_of(dtype), n, c, h, w));
-  return owner;
 }
 
 ConvForm::ConvForm(ConvPass pass, const View& x, const View& w, const View& y, const Conv2dGeometry& g)

@@ -55,6 +55,8 @@ struct ConvPlan {
   bool fuses_bias = false;    ///< cudnnConvolutionBiasActivationForward may do it
 };
 
+/// A plan without an algorithm: how cuDNN sees the convolution, if its tensors lie so.
+ConvPlan describe(const ConvForm& form, Layout layout);
 /// Throws Error when cuDNN has no way to do it.
 ConvPlan make_plan(cudnnHandle_t handle, const ConvForm& form);
 

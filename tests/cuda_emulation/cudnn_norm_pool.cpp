@@ -1,4 +1,5 @@
-// cuDNN's batch normalisation and average pooling.
+// cuDNN's batch normalisation and average pooling. The persistent mode takes channels in fours only, so that what is done else
+// is tested, too.
 
 #include <cudnn.h>
 
@@ -23,7 +24,7 @@ bool is_same(const Tensor4& a, const Tensor4& b) {
 
 // Batch normalisation of the channels of f16 or f32, whose parameters are f32.
 bool can_normalize(const Tensor4& x, const Tensor4& numbers, cudnnBatchNormMode_t mode) {
-  return (mode == CUDNN_BATCHNORM_SPATIAL || mode == CUDNN_BATCHNORM_SPATIAL_PERSISTENT) &&
+  return (mode == CUDNN_BATCHNORM_SPATIAL || (mode == CUDNN_BATCHNORM_SPATIAL_PERSISTENT && x.size[1] % 4 == 0)) &&
          x.type != CUDNN_DATA_DOUBLE && numbers.type == CUDNN_DATA_FLOAT &&
          numbers.size == std::array<int, 4>{1, x.size[1], 1, 1};
 }
