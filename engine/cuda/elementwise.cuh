@@ -109,12 +109,8 @@ void run(const char* name, const F& f, const Elementwise& work, const Queue& que
 }
 
 // --- from an op's number to its kernel -------------------------------------------------------------------------------
-
-using RunUnary = void (*)(const double* params, const Elementwise&, const Queue&);
-using RunBinary = void (*)(const Elementwise&, const Queue&);
-
-/// The position in a table's row of the type that is computed in.
-constexpr int column_of(DType compute) { return compute == f64 ? 1 : compute == i64 ? 2 : 0; }
+// What an op does in a kernel is a functor F<Op>, made of the op's constants and its operands: Op::forward in unary.cu and
+// binary.cu, Op::backward in their namesakes. F<Op>::exists<C> says whether there is one for numbers of type C.
 
 template <class Op>
 inline constexpr bool takes_integers = Op::types != elementwise::Types::floats;
@@ -128,5 +124,28 @@ Op make(const double* params) {
   if constexpr (!std::is_empty_v<Op>) __builtin_memcpy(static_cast<void*>(&op), params, sizeof(Op));
   return op;
 }
+
+using RunOp = void (*)(const double* params, const Elementwise&, const Queue&);
+
+/// For each op of a list how it runs in float, double and int64, with kOut results of kIn numbers; null: it does not.
+template <template <class Op> class F, int kOut, int kIn, class Ops>
+struct Table;
+template <template <class Op> class F, int kOut, int kIn, class... Ops>
+struct Table<F, kOut, kIn, elementwise::List<Ops...>> {
+  template <class Op, class C>
+  static constexpr RunOp entry() {
+    if constexpr (F<Op>::template exists<C>)
+      return [](const double* params, const Elementwise& work, const Queue& queue) {
+        run<C, kOut, kIn>(Op::name, F<Op>(params, work), work, queue);
+      };
+    else
+      return nullptr;
+  }
+  static constexpr RunOp entries[][3] = {{entry<Ops, float>(), entry<Ops, double>(), entry<Ops, std::int64_t>()}...};
+
+  static void run_op(int op, DType compute, const double* params, const Elementwise& work, const Queue& queue) {
+    entries[op][compute == f64 ? 1 : compute == i64 ? 2 : 0](params, work, queue);
+  }
+};
 
 }  // namespace halfgrad::cuda
