@@ -51,28 +51,28 @@ void CudaBackend::reduce(ReduceOp op, const View& y, const View& x, double scale
       last_reduced = d;
     }
 
-  const bool by_columns = LinePlan({&x, &y}, reduced).lines_are_closer();
+  const LinePlan whole({&x, &y}, reduced);
+  const bool by_columns = whole.lines_are_closer();
   const std::uint32_t size = by_columns ? kColumnChunk : kChunk;
-  const std::int64_t chunks = LinePlan({&x, &y}, reduced).chunks(size);
-  const auto run = [&](const View& results, std::int64_t stride, double factor) {
-    const LinePlan plan({&x, &results}, reduced);
-    for (const auto& [lines, first] :
-         plan.parts(LinePlan::group_for(std::min<std::int64_t>(plan.length(), size), by_columns), size)) {
+  const std::int64_t chunks = whole.chunks(size);
+  const DType dtype = compute_dtype(x.dtype);
+  const auto run = [&](const LinePlan& plan, std::int64_t stride, double factor) {
+    const unsigned group = LinePlan::group_for(std::min<std::int64_t>(plan.length(), size), by_columns);
+    for (const auto& [lines, first] : plan.parts(group, size)) {
       const std::uint32_t n = lines.elements.numel, count = (n + size - 1) / size;
-      cuda::reduce(static_cast<int>(op), compute_dtype(x.dtype), lines, {size, count, first, stride}, factor, queue());
+      cuda::reduce(static_cast<int>(op), dtype, lines, {size, count, first, stride}, factor, queue());
     }
   };
-  if (chunks == 1) return run(y, 0, scale);
+  if (chunks == 1) return run(whole, 0, scale);
 
   // The results of the chunks take the place of a reduced dimension: beside each other, or like columns, as x lies.
-  const DType dtype = compute_dtype(x.dtype);
   const std::int64_t lines = y.numel();
   const Storage memory(allocator_, device(), static_cast<std::size_t>(lines * chunks) * size_of(dtype));
   View partial{memory.data(), dtype, y.shape, contiguous_strides(y.shape), device()};
   if (!by_columns)
     for (std::size_t d = 0; d < partial.strides.size(); ++d) partial.strides[d] *= chunks;
   const std::int64_t stride = by_columns ? lines : 1;
-  run(partial, stride, 1);
+  run(LinePlan({&x, &partial}, reduced), stride, 1);
   partial.shape[last_reduced] = chunks;
   partial.strides[last_reduced] = stride;
   reduce(op, y, partial, scale);
