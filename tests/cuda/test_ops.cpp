@@ -17,11 +17,6 @@ using namespace halfgrad::testing;
 
 namespace {
 
-// The ops that need a kernel which the CUDA backend does not have yet, for their values or only for their gradients. An op
-// that needs none any more must leave its list: the tests see to that.
-const std::set<std::string> kValuesNotThereYet = {};
-const std::set<std::string> kGradientsNotThereYet = {};
-
 // --- how closely a GPU must agree with the CPU ------------------------------------------------------------------------
 
 // IEEE arithmetic is the same everywhere, bit for bit: that is demanded of every op that is on neither of these lists.
@@ -159,26 +154,6 @@ void for_runs(F&& f) {
         for (DType dtype : dtypes_of(c)) f(Run{entry, c, dtype, layout, Device::cuda()});
 }
 
-// Runs f; true when it needed a kernel that is not there yet.
-template <class F>
-bool is_missing(F&& f) {
-  try {
-    f();
-    return false;
-  } catch (const Error& error) {
-    if (std::string(error.what()).find("is not in this build yet") == std::string::npos) throw;
-    return true;
-  }
-}
-
-// Of the entries in which something was missing, those that are not in `list`, and the reverse, are failures.
-void check_list(const char* what, const std::set<std::string>& list, const std::set<std::string>& missing) {
-  for (const std::string& op : missing)
-    CHECK_MESSAGE(list.contains(op), fmt::format("the {} of {} need a kernel that is not there", what, op));
-  for (const std::string& op : list)
-    CHECK_MESSAGE(missing.contains(op), fmt::format("the {} of {} are there: take it off the list", what, op));
-}
-
 // The outputs of a run, or the gradients of its inputs by each of them, with how they must agree.
 struct Result {
   Tensor tensor;
@@ -209,11 +184,10 @@ std::vector<Result> gradients_of(const Run& run) {
   return results;
 }
 
-// Runs results_of(run) on the GPU and on the CPU. Returns how many tensors were compared: none when a kernel is missing.
+// Runs results_of(run) on the GPU and on the CPU. Returns how many tensors were compared.
 template <class F>
 std::size_t compare(const Run& run, const char* what, F&& results_of, bool gradients) {
-  std::vector<Result> found;
-  if (is_missing([&] { found = results_of(run); })) return 0;
+  const std::vector<Result> found = results_of(run);
   const Run same = on(Device::cpu(), run);
   const std::vector<Result> expected = results_of(same);
   const Expected oracle = expected_of(same, inputs_of(same, gradients), gradients);
@@ -234,21 +208,12 @@ std::size_t compare(const Run& run, const char* what, F&& results_of, bool gradi
 
 }  // namespace
 
-TEST_CASE("every op gives the oracle's values and gradients on the GPU, or is on a list") {
-  std::set<std::string> values_missing, gradients_missing;
+TEST_CASE("every op gives the oracle's values and gradients on the GPU") {
   for_runs([&](const Run& run) {
     CAPTURE(name_of(run));
-    CHECK_NOTHROW([&] {
-      manual_seed(1);
-      if (is_missing([&] { check_run(run, false); }))
-        values_missing.insert(run.entry.name);
-      else if (run.c.gradients && is_missing([&] { check_run(run, true); }))
-        gradients_missing.insert(run.entry.name);
-    }());
+    manual_seed(1);
+    CHECK_NOTHROW(check_run(run, run.c.gradients));
   });
-  for (const std::string& op : values_missing) gradients_missing.erase(op);
-  check_list("values", kValuesNotThereYet, values_missing);
-  check_list("gradients", kGradientsNotThereYet, gradients_missing);
 }
 
 TEST_CASE("every op gives the CPU's values, in the CPU's order of memory") {
@@ -257,7 +222,7 @@ TEST_CASE("every op gives the CPU's values, in the CPU's order of memory") {
     CAPTURE(name_of(run));
     CHECK_NOTHROW(compared += compare(run, "output", values_of, false));
   });
-  CHECK(compared > 9000);
+  CHECK(compared > 14000);
 }
 
 TEST_CASE("every op gives the CPU's gradients, in the CPU's order of memory") {
@@ -267,5 +232,5 @@ TEST_CASE("every op gives the CPU's gradients, in the CPU's order of memory") {
     CAPTURE(name_of(run));
     CHECK_NOTHROW(compared += compare(run, "gradient", gradients_of, true));
   });
-  CHECK(compared > 9000);
+  CHECK(compared > 14000);
 }
