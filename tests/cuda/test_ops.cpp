@@ -2,14 +2,11 @@
 
 #include <doctest/doctest.h>
 
-#include <bit>
 #include <cmath>
-#include <cstdlib>
-#include <map>
-#include <optional>
 #include <set>
 
 #include "engine/random.h"
+#include "tests/cuda/ulps.h"
 #include "tests/ops/registry_run.h"
 
 using namespace halfgrad;
@@ -21,22 +18,9 @@ namespace {
 
 // IEEE arithmetic is the same everywhere, bit for bit: that is demanded of every op that is on neither of these lists.
 //
-// The functions of <cmath> are not. These are the largest differences on a GPU, in units of the last place of f32: the
-// errors that the CUDA programming guide lists plus one for the CPU's. The emulation calls the C library's functions, of
-// which, as of the CPU's kernels, each is wrong by about one. The gradients of these ops are formulas with errors of their
-// own, for which the bound below is demanded.
-const std::map<std::string, std::uint64_t> kFunctions = {
-    {"exp", 2},  {"expm1", 2},   {"log", 2},  {"log1p", 2}, {"sin", 3}, {"cos", 3},      {"tanh", 3}, {"erf", 3},
-    {"erfc", 6}, {"sigmoid", 4}, {"gelu", 6}, {"silu", 4},  {"elu", 3}, {"softplus", 4}, {"pow", 5},
-};
-constexpr std::uint64_t kUlpsEmulated = 2;
-constexpr std::uint64_t kUlpsOfHalf = 1;  // a half that lies near the middle of two may be rounded either way
-
-std::uint64_t ulps_of_function(const std::string& name, DType dtype) {
-  if (dtype == f16) return kUlpsOfHalf;
-  return std::getenv("HALFGRAD_CUDA_MODULE") ? kUlpsEmulated : kFunctions.at(name);
-}
-
+// The functions of ulps.h are not. Their gradients are formulas with errors of their own, for which the bound below is
+// demanded.
+//
 // Sums depend on their order, which is not the same on both sides. Whatever it is, the oracle (tests/ops/oracle.h) derives
 // how far the result may be from the exact one, v: by no more than e, so that what is stored lies between round(v - e) and
 // round(v + e), on either side. So the two are no further apart than these.
@@ -83,29 +67,6 @@ Agreement of_values(const Entry& entry, DType dtype) {
 Agreement of_gradient(const Entry& entry, const Tensor& input, const Tensor& output) {
   const bool is_sum = kBroadcast.contains(entry.name) && input.numel() < output.numel();
   return is_sum || kSums.contains(entry.name) || kFunctions.contains(entry.name) ? kInBound : kInBits;
-}
-
-// The numbers of a type in their order: neighbours are 1 apart, and both zeros are 0.
-std::int64_t in_order(half x) { return x.bits() & 0x8000 ? -std::int64_t{x.bits() & 0x7FFF} : std::int64_t{x.bits()}; }
-std::int64_t in_order(float x) {
-  const auto bits = std::bit_cast<std::uint32_t>(x);
-  return bits >> 31 ? -static_cast<std::int64_t>(bits & 0x7FFFFFFF) : static_cast<std::int64_t>(bits);
-}
-std::int64_t in_order(double x) {
-  const auto bits = std::bit_cast<std::uint64_t>(x);
-  return bits >> 63 ? -static_cast<std::int64_t>(bits & INT64_MAX) : static_cast<std::int64_t>(bits);
-}
-
-template <class T>
-bool agree_in_ulps(T a, T b, std::uint64_t ulps) {
-  if constexpr (std::is_integral_v<T>) {
-    return a == b;
-  } else {
-    const auto x = static_cast<double>(a), y = static_cast<double>(b);
-    if (std::isnan(x) || std::isnan(y)) return std::isnan(x) && std::isnan(y);
-    const std::int64_t p = in_order(a), q = in_order(b);
-    return std::signbit(x) == std::signbit(y) && static_cast<std::uint64_t>(p > q ? p - q : q - p) <= ulps;
-  }
 }
 
 bool agree_in_bound(double a, double b, const Interval& accepted) {
