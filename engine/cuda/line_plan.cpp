@@ -11,34 +11,28 @@ constexpr std::int64_t kShort = 16;      // elements that a thread handles alone
 constexpr std::int64_t kForWarp = 1024;  // ... and a warp
 constexpr std::int64_t kAlone = 512;     // ... and a thread when its neighbours read what lies beside
 
-// A view as if it had a shape, whose elements it repeats where its size is 1.
-View repeated(View view, const Shape& shape) {
-  for (std::size_t d = 0; d < view.shape.size(); ++d)
-    if (view.shape[d] == 1) view.strides[d] = 0;
-  if (view) view.shape = shape;
-  return view;
-}
-
 }  // namespace
 
 LinePlan::LinePlan(std::initializer_list<const View*> operands, std::uint64_t along)
     : along_(along),
       operands_([&] {
-        std::vector<View> views;
-        for (const View* view : operands) views.push_back(*view);
-        views.resize(Lines::kMaxOperands);
+        std::array<View, Lines::kMaxOperands> views;
+        std::size_t k = 0;
+        for (const View* view : operands) views[k++] = *view;
         return views;
       }()),
       lines_(nest(~along)),
       elements_(nest(along)) {}
 
-// The nest of some dimensions: in the others there is one element.
+// The nest of some dimensions: in the others there is one element. Operands repeat theirs where their size is 1.
 LoopNest LinePlan::nest(std::uint64_t dims) const {
+  std::array<View, Lines::kMaxOperands> views = operands_;
   Shape shape = operands_[0].shape;
-  std::vector<View> views;
-  for (const View& view : operands_) views.push_back(repeated(view, shape));
-  for (std::size_t d = 0; d < shape.size(); ++d)
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    for (View& view : views)
+      if (view && view.shape[d] == 1) view.strides[d] = 0;
     if ((dims >> d & 1) == 0) shape[d] = 1;
+  }
   for (View& view : views)
     if (view) view.shape = shape;
   static_assert(Lines::kMaxOperands == 5);

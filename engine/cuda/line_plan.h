@@ -1,6 +1,7 @@
 #pragma once
 // From views to lines, on the host.
 
+#include <array>
 #include <cstdint>
 #include <initializer_list>
 #include <vector>
@@ -44,7 +45,7 @@ class LinePlan {
   bool fits_by_eight(const Lines& lines) const;
 
   std::uint64_t along_;
-  std::vector<View> operands_;
+  std::array<View, Lines::kMaxOperands> operands_;
   LoopNest lines_, elements_;
 };
 
