@@ -49,17 +49,4 @@ class LinePlan {
   LoopNest lines_, elements_;
 };
 
-/// f16 and f32 are computed in float, f64 in double, integers in int64: calls f with a number of that type.
-template <class F>
-decltype(auto) visit_computed(DType dtype, F&& f) {
-  switch (compute_dtype(dtype)) {
-    case f32:
-      return f(float());
-    case f64:
-      return f(double());
-    default:
-      return f(std::int64_t());
-  }
-}
-
 }  // namespace halfgrad::cuda

@@ -1,7 +1,8 @@
 #pragma once
 // Walking along lines (lines.h): how the threads of a group find the elements of their line. A thread takes eight elements
-// at a time (two of f64 and integers). In dense memory that can be moved by 16 bytes they are neighbours; else the threads of the group take turns,
-// so that neighbouring threads read what lies side by side. Blocks have the group along x, and several groups along y.
+// at a time, or two of f64 and integers. In dense memory that can be moved by 16 bytes they are neighbours; else the threads
+// of the group take turns, so that neighbouring threads read what lies side by side. Blocks have a group along x, and several
+// groups along y.
 
 #include "engine/cuda/elementwise.h"
 #include "engine/cuda/group.cuh"

@@ -24,8 +24,7 @@ namespace {
 // Sums depend on their order, which is not the same on both sides. Whatever it is, the oracle (tests/ops/oracle.h) derives
 // how far the result may be from the exact one, v: by no more than e, so that what is stored lies between round(v - e) and
 // round(v + e), on either side. So the two are no further apart than these.
-const std::set<std::string> kSums = {"adaptive_avg_pool2d",
-                                     "avg_pool2d",
+const std::set<std::string> kSums = {"avg_pool2d",
                                      "batch_norm",
                                      "binary_cross_entropy_with_logits",
                                      "conv2d",
