@@ -3,6 +3,8 @@
 
 #include "engine/cuda/layer_norm.h"
 
+#include <cmath>
+
 #include "engine/cuda/lines.cuh"
 
 namespace halfgrad::cuda {
@@ -54,7 +56,8 @@ __global__ void __launch_bounds__(kThreads) layer_norm_kernel(Lines lines, Vecto
     const double correction = static_cast<double>(sum_of_group(distances)) / n;
     const double mean = static_cast<double>(rough) + correction;
     const double variance = static_cast<double>(sum_of_group(squares)) / n - correction * correction;
-    const C rstd = static_cast<C>(1 / ::sqrt(variance + eps)), rest = static_cast<C>(static_cast<double>(rough) - mean);
+    const C rstd = static_cast<C>(1 / std::sqrt(variance + eps)),
+            rest = static_cast<C>(static_cast<double>(rough) - mean);
     if (threadIdx.x == 0) {
       store_computed<C>(mean_of.array, 0, static_cast<C>(mean));
       store_computed<C>(rstd_of.array, 0, rstd);

@@ -2,6 +2,8 @@
 
 #include "engine/cuda/reduce.h"
 
+#include <limits>
+
 #include "engine/cuda/lines.cuh"
 
 namespace halfgrad::cuda {
