@@ -81,12 +81,9 @@ Tensors parameters(DType dtype) {
 bench::Candidate mixed_precision(const Algorithm& algorithm, bool flat) {
   const std::shared_ptr<optim::Optimizer> optimizer = algorithm.make({{.params = parameters(f16)}});
   optimizer->use_masters(flat);
-  return [optimizer] {
-    const std::vector<optim::GradStats> stats = optimizer->grad_stats_by_group();
-    check(optim::total(stats).non_finite == 0, "bench_optimizer: a gradient is not finite");
-    std::vector<double> grad_scale(stats.size(), 1 / kLossScale);
-    optim::clip_grad_scale(grad_scale, stats, kMaxNorm);
-    optimizer->step(grad_scale);
+  const auto scaler = std::make_shared<optim::GradScaler>(LossScaler{.scale = kLossScale, .dynamic = false});
+  return [optimizer, scaler] {
+    check(optimizer->step({.scaler = scaler.get(), .clip = kMaxNorm}), "bench_optimizer: a gradient is not finite");
   };
 }
 

@@ -9,9 +9,11 @@
 #include <typeinfo>
 #include <vector>
 
+#include "callbacks/loss_reader.h"
 #include "engine/class_name.h"
 #include "engine/saved_state.h"
 #include "engine/tensor.h"
+#include "optim/optimizer.h"
 
 namespace halfgrad {
 
@@ -31,21 +33,19 @@ struct TrainingState {
   Tensors last_target = {};  ///< what the loss compares with
   Tensor last_output = {};
   Tensor last_loss = {};   ///< never scaled
-  double smooth_loss = 0;  ///< average of the training losses, recent ones weighing more
+  double smooth_loss = 0;  ///< average of the training losses that are known, recent ones weighing more
   /// The validation loss, then the metrics, of the last validation; empty before.
   std::vector<double> last_metrics = {};
 
-  // what mixed precision and clipping do to the numbers on their way; all 1 in plain training, and again at
+  // what mixed precision and clipping do to the numbers on their way; nothing in plain training, and again at
   // each batch
-  double loss_scale = 1;  ///< backward differentiates last_loss times this
-  /// One per parameter group: the optimizer step multiplies gradients by it. Clip factor / loss_scale.
-  std::vector<double> grad_scale = {};
-
-  /// Set from on_backward_begin on: the largest L2 norm of the true gradients, all together.
-  std::optional<double> clip = {};
+  Tensor loss_scale = {};       ///< backward differentiates last_loss times this; undefined: 1
+  optim::StepOptions step = {};  ///< for the optimizer
 
   bool skip_bwd = false;   ///< no backward for this batch
-  bool skip_step = false;  ///< no optimizer step
+  /// No optimizer step. After the step, on a CPU: none was made, also when a gradient was not finite. A GPU keeps that to
+  /// itself.
+  bool skip_step = false;
   bool skip_zero = false;  ///< keep the gradients: the next batch adds to them
   bool stop_epoch = false;
   bool stop_training = false;  ///< after this epoch
@@ -71,7 +71,11 @@ class Callback {
   virtual void on_batch_begin(Learner&) {}
   /// The model has run: may replace last_output.
   virtual void on_loss_begin(Learner&) {}
-  /// The loss is known: may replace last_loss.
+  /// The loss of a training batch has reached the host, which every loss does once, in order. On a CPU that is the loss of
+  /// this batch, before on_backward_begin; on a GPU it is that of an earlier one, and the last ones come before validation.
+  /// A callback that reads last_loss itself makes the host wait for the GPU.
+  virtual void on_loss_known(Learner&, const KnownLoss&) {}
+  /// The loss is computed: may replace last_loss.
   virtual void on_backward_begin(Learner&) {}
   virtual void on_backward_end(Learner&) {}
   /// Fires also when the step was skipped.

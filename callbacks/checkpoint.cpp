@@ -195,6 +195,7 @@ RunPosition position_of(const Checkpoint& checkpoint) {
 
 Checkpoint Learner::make_checkpoint() {
   check(!in_step_, "save: in the middle of a training batch; call it between steps, in on_batch_end for example");
+  take_losses(true);
   const NoGrad guard;
   if (mixed_precision_) mixed_precision_->adopt_changed_weights(*this);
   Checkpoint checkpoint;

@@ -11,15 +11,19 @@ bool all_finite(const Tensor& x);
 
 /// Leaves out backward and step of such a batch. Unless another callback has set stop_training by the end of
 /// the batch, the run ends with an Error that names the batch, and the input if that is where it came from.
-/// In mixed precision it does nothing: there the loss scaler skips such a step.
+/// On a GPU the step is left out there, and the Error comes some batches later, when the loss has reached the host. In mixed
+/// precision it does nothing: there the loss scaler skips such a step.
 class FiniteLoss : public Callback {
  public:
   int order() const override { return 998; }
+  void on_train_begin(Learner&) override { failed_.reset(); }
+  void on_loss_known(Learner& learn, const KnownLoss& known) override;
   void on_backward_begin(Learner& learn) override;
   void on_batch_end(Learner& learn) override;
+  void on_epoch_end(Learner& learn) override;
 
  private:
-  bool failed_ = false;
+  std::optional<KnownLoss> failed_;
 };
 
 }  // namespace halfgrad

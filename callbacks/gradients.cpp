@@ -14,15 +14,8 @@ GradientClipping::GradientClipping(double clip) : clip_(clip) {
 }
 
 void GradientClipping::on_backward_begin(Learner& learn) {
-  std::optional<double>& clip = learn.state.clip;
+  std::optional<double>& clip = learn.state.step.clip;
   clip = std::min(clip.value_or(clip_), clip_);
-}
-
-// Mixed precision clips by itself, where it knows the true gradients.
-void GradientClipping::on_backward_end(Learner& learn) {
-  TrainingState& s = learn.state;
-  if (learn.mixed_precision() || s.skip_step) return;
-  optim::clip_grad_scale(s.grad_scale, learn.optimizer().grad_stats_by_group(), clip_);
 }
 
 AccumulateScheduler::AccumulateScheduler(std::int64_t n_step, bool drop_last) : n_step_(n_step), drop_last_(drop_last) {

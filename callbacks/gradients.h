@@ -14,7 +14,6 @@ class GradientClipping : public Callback {
   /// After the callbacks that set gradients.
   int order() const override { return 997; }
   void on_backward_begin(Learner& learn) override;
-  void on_backward_end(Learner& learn) override;
 
  private:
   double clip_;

@@ -57,6 +57,7 @@ void Learner::train_epoch() {
     ++state.num_batch;
     if (state.stop_epoch) break;
   }
+  take_losses(true);
   position_->batch = data_.train.size();
 }
 
@@ -64,17 +65,25 @@ void Learner::train_batch(const data::Batch& batch) {
   in_step_ = true;
   forward(batch);
   state.last_loss = loss();
-  state.smooth_loss = smoother_.add(state.last_loss.item());
+  losses_.add(state.last_loss, state.epoch, state.num_batch);
+  take_losses(false);
   fire(&Callback::on_backward_begin);
-  if (!state.skip_bwd) (state.last_loss * state.loss_scale).backward();
+  if (!state.skip_bwd) state.last_loss.backward(state.loss_scale);
   fire(&Callback::on_backward_end);
-  if (!state.skip_step) optimizer().step(state.grad_scale);
+  if (!state.skip_step) state.skip_step = !optimizer().step(state.step);
   fire(&Callback::on_step_end);
   if (!state.skip_zero) zero_grad();
   in_step_ = false;
   ++position_->batch;
   ++position_->iteration;
   fire(&Callback::on_batch_end);
+}
+
+void Learner::take_losses(bool wait) {
+  while (const std::optional<KnownLoss> known = losses_.next(wait)) {
+    state.smooth_loss = smoother_.add(known->loss);
+    for (const CallbackPtr& callback : std::vector(callbacks_)) callback->on_loss_known(*this, *known);
+  }
 }
 
 void Learner::forward(const data::Batch& batch) {
@@ -85,8 +94,8 @@ void Learner::forward(const data::Batch& batch) {
   };
   state.last_input = on_device(batch.inputs);
   state.last_target = on_device(batch.targets);
-  state.loss_scale = 1;
-  state.grad_scale.assign(optimizer().groups().size(), 1.0);
+  state.loss_scale = {};
+  state.step = {};
   state.skip_bwd = state.skip_step = state.skip_zero = state.stop_epoch = false;
   fire(&Callback::on_batch_begin);
   state.last_output = model_(state.last_input);
@@ -167,6 +176,7 @@ void Learner::zero_grad() {
 void Learner::end_run(std::exception_ptr error) {
   if (std::exchange(in_step_, false)) position_.reset();  // there is no going on from half a step
   resumed_.reset();
+  losses_.clear();
   zero_grad();
   for (const CallbackPtr& callback : std::vector(callbacks_)) {
     try {

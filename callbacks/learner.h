@@ -151,6 +151,8 @@ class Learner {
 
  private:
   void fire(void (Callback::*event)(Learner&));
+  /// Tells everyone of the losses that have come, or waits for them all.
+  void take_losses(bool wait);
   void train_epoch();
   void train_batch(const data::Batch& batch);
   /// on_batch_begin, the model, on_loss_begin.
@@ -187,6 +189,7 @@ class Learner {
   std::vector<CallbackPtr> callbacks_;
   std::shared_ptr<Recorder> recorder_;
   std::shared_ptr<MixedPrecision> mixed_precision_;
+  LossReader losses_;
   Smoother smoother_;
   std::optional<RunPosition> position_;        // none before the first fit
   bool in_step_ = false;                       // a training batch has begun, its step is not done

@@ -18,27 +18,31 @@ LRFinder::LRFinder(const LrFindOptions& options) : options_(options) {
 
 void LRFinder::on_train_begin(Learner& learn) {
   learn.state.skip_validate = true;
+  tried_.clear();
   lrs_.clear();
   losses_.clear();
+  known_ = 0;
 }
 
 void LRFinder::on_batch_begin(Learner& learn) {
   if (!learn.state.train) return;
   const double fraction = static_cast<double>(learn.state.iteration) / (options_.num_it - 1);
-  learn.optimizer().set_lr(optim::anneal_exp(options_.start_lr, options_.end_lr, std::min(fraction, 1.0)));
+  tried_.push_back(optim::anneal_exp(options_.start_lr, options_.end_lr, std::min(fraction, 1.0)));
+  learn.optimizer().set_lr(tried_.back());
 }
 
-void LRFinder::on_batch_end(Learner& learn) {
+void LRFinder::on_loss_known(Learner& learn, const KnownLoss& known) {
   TrainingState& s = learn.state;
-  if (!s.train) return;
-  const bool finite = std::isfinite(s.last_loss.item());
+  const double lr = tried_[known_++];
+  if (s.stop_training) return;  // batches that had begun before the end was known
+  const bool finite = std::isfinite(known.loss);
   if (finite) {
-    lrs_.push_back(learn.optimizer().groups().back().lr);
+    lrs_.push_back(lr);
     losses_.push_back(s.smooth_loss);
     best_ = losses_.size() == 1 ? s.smooth_loss : std::min(best_, s.smooth_loss);
   }
   const bool diverged = !finite || (options_.stop_div && s.smooth_loss > 4 * best_);
-  if (diverged || s.iteration + 1 >= options_.num_it) s.stop_epoch = s.stop_training = true;
+  if (diverged || static_cast<int>(known_) >= options_.num_it) s.stop_epoch = s.stop_training = true;
 }
 
 namespace {

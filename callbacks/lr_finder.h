@@ -37,13 +37,15 @@ class LRFinder : public Callback {
   int order() const override { return 990; }
   void on_train_begin(Learner& learn) override;
   void on_batch_begin(Learner& learn) override;
-  void on_batch_end(Learner& learn) override;
+  void on_loss_known(Learner& learn, const KnownLoss& known) override;
 
   LrFindResult result() const;
 
  private:
   LrFindOptions options_;
   double best_ = 0;
+  std::vector<double> tried_;  // one rate per batch
+  std::size_t known_ = 0;      // of the batches' losses
   std::vector<double> lrs_, losses_;
 };
 

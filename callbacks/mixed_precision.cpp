@@ -1,6 +1,6 @@
 #include "callbacks/mixed_precision.h"
 
-#include <cfloat>
+#include <algorithm>
 #include <cmath>
 
 #include "callbacks/finite_loss.h"
@@ -72,7 +72,7 @@ void for_each_entry(Learner& learn, F f) {
 }  // namespace
 
 MixedPrecision::MixedPrecision(const MixedPrecisionOptions& options)
-    : options_(options), scalers_{make_scaler(options)} {}
+    : options_(options), scalers_{optim::GradScaler(make_scaler(options))} {}
 
 void MixedPrecision::convert(Learner& learn) {
   NoGrad guard;
@@ -89,7 +89,10 @@ void MixedPrecision::convert(Learner& learn) {
   });
 }
 
-void MixedPrecision::on_train_begin(Learner& learn) { adopt_changed_weights(learn); }
+void MixedPrecision::on_train_begin(Learner& learn) {
+  coming_.clear();
+  adopt_changed_weights(learn);
+}
 
 void MixedPrecision::adopt_changed_weights(Learner& learn) const {
   if (!options_.masters) return;
@@ -112,32 +115,39 @@ void MixedPrecision::on_loss_begin(Learner& learn) {
 }
 
 void MixedPrecision::on_backward_begin(Learner& learn) {
-  learn.state.loss_scale = scalers_[learn.active_optimizer()].scale;
+  learn.state.loss_scale = scalers_[learn.active_optimizer()].scale(learn.state.last_loss);
 }
 
+// Are all gradients finite? Then the step divides them by the scale, clips them, and updates the masters; the scale moves
+// either way. See Optimizer::step().
 void MixedPrecision::on_backward_end(Learner& learn) {
-  TrainingState& s = learn.state;
-  if (s.skip_step) return;  // gradients are being accumulated: all there is to do is done once they are complete
+  optim::StepOptions& step = learn.state.step;
+  steps_ = !learn.state.skip_step;  // not while gradients are being accumulated
+  step.scaler = &scalers_[learn.active_optimizer()];
+  if (options_.clip && options_.clip_per_group) step.clip_each = options_.clip;
+  if (options_.clip && !options_.clip_per_group) step.clip = std::min(step.clip.value_or(*options_.clip), *options_.clip);
+}
 
-  LossScaler& scaler = scalers_[learn.active_optimizer()];
-  const std::vector<optim::GradStats> by_group = learn.optimizer().grad_stats_by_group();
-  const optim::GradStats all = optim::total(by_group);
-  const double norm = optim::grad_norm(all, 1 / scaler.scale);
-  if (all.non_finite > 0 || !(norm <= FLT_MAX)) {
-    s.skip_step = true;
-    scaler.step_skipped();
+void MixedPrecision::on_step_end(Learner& learn) {
+  if (!steps_) return;
+  const Tensor& scaler = scalers_[learn.active_optimizer()].memory();
+  coming_.push_back(backend_for(scaler.device()).download(scaler.raw_data(), sizeof(LossScaler)));
+  look_at_scalers(learn, false);
+}
+
+void MixedPrecision::on_epoch_end(Learner& learn) { look_at_scalers(learn, true); }
+
+void MixedPrecision::look_at_scalers(Learner& learn, bool wait) {
+  while (!coming_.empty() && (wait || coming_.front()->is_there())) {
+    const std::unique_ptr<Download> come = std::move(coming_.front());
+    coming_.pop_front();
+    const auto& scaler = *static_cast<const LossScaler*>(come->wait());
     if (scaler.at_floor >= kMaxSkipsAtFloor)
       fail(
           "mixed precision: {} steps in a row were skipped because of inf or NaN, and the loss scale, {}, {}; the "
-          "first "
-          "tensor that is not finite is {}",
+          "first tensor that is not finite is {}",
           kMaxSkipsAtFloor, scaler.scale, scaler.dynamic ? "is at its minimum" : "is static", first_non_finite(learn));
-    return;
   }
-  s.grad_scale.assign(by_group.size(), 1 / scaler.scale);
-  if (options_.clip) optim::clip_grad_scale(s.grad_scale, by_group, *options_.clip, options_.clip_per_group);
-  if (s.clip) optim::clip_grad_scale(s.grad_scale, by_group, *s.clip);
-  scaler.step_taken();
 }
 
 // --- what went wrong, for the Error after too many skipped steps -------------------------------------------

@@ -3,12 +3,14 @@
 // Micikevicius et al., Mixed Precision Training, 2017 (arXiv 1710.03740).
 
 #include <cstdint>
+#include <deque>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "callbacks/callback.h"
-#include "callbacks/loss_scaler.h"
+#include "optim/grad_scaler.h"
 #include "optim/optimizer.h"
 
 namespace halfgrad {
@@ -48,16 +50,24 @@ class MixedPrecision : public Callback {
   void on_loss_begin(Learner& learn) override;
   void on_backward_begin(Learner& learn) override;
   void on_backward_end(Learner& learn) override;
+  void on_step_end(Learner& learn) override;
+  void on_epoch_end(Learner& learn) override;
 
   const MixedPrecisionOptions& options() const { return options_; }
   /// Each optimizer of the Learner has its own: a GAN's generator and critic overflow at different scales.
-  const LossScaler& scaler(std::size_t optimizer = 0) const { return scalers_[optimizer]; }
+  /// On a GPU this waits for the steps that were asked for.
+  LossScaler scaler(std::size_t optimizer = 0) const { return scalers_[optimizer].state(); }
   /// For a checkpoint that is loaded.
-  void set_scaler(const LossScaler& scaler, std::size_t optimizer = 0) { scalers_[optimizer] = scaler; }
+  void set_scaler(const LossScaler& scaler, std::size_t optimizer = 0) { scalers_[optimizer].set_state(scaler); }
 
  private:
+  /// Error after too many skipped steps in a row, as soon as the host knows of them.
+  void look_at_scalers(Learner& learn, bool wait);
+
   MixedPrecisionOptions options_;
-  std::vector<LossScaler> scalers_;
+  std::vector<optim::GradScaler> scalers_;
+  bool steps_ = false;                            // this batch makes a step
+  std::deque<std::unique_ptr<Download>> coming_;  // LossScalers on their way to the host, one after each step
 };
 
 /// The readable reference of a training step from f16 gradients to f16 weights, one plain tensor operation

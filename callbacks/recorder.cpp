@@ -22,9 +22,10 @@ void Recorder::on_train_begin(Learner& learn) {
 
 void Recorder::on_epoch_begin(Learner&) { epoch_started_ = seconds_now(); }
 
+void Recorder::on_loss_known(Learner&, const KnownLoss& known) { losses.push_back(known.loss); }
+
 void Recorder::on_backward_begin(Learner& learn) {
   const optim::ParamGroup& group = learn.optimizer().groups().back();
-  losses.push_back(learn.state.last_loss.item());
   lrs.push_back(group.lr);
   moms.push_back(group.momentum);
 }

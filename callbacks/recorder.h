@@ -12,8 +12,8 @@ namespace halfgrad {
 
 class Recorder : public Callback {
  public:
-  /// One entry per training batch: the loss as the loss function gave it. Rate and momentum are those of the
-  /// last layer group, as used in the step.
+  /// One entry per training batch: the loss as the loss function gave it, once it is known. Rate and momentum are those of
+  /// the last layer group, as used in the step.
   std::vector<double> losses, lrs, moms;
   /// One entry per epoch: seconds (in an epoch that was resumed, since then), training batches from the run's beginning
   /// to the epoch's end, smoothed training loss, and validation loss followed by the metrics (empty when validation was
@@ -49,6 +49,7 @@ class Recorder : public Callback {
   int order() const override { return -10; }
   void on_train_begin(Learner& learn) override;
   void on_epoch_begin(Learner& learn) override;
+  void on_loss_known(Learner& learn, const KnownLoss& known) override;
   void on_backward_begin(Learner& learn) override;
   void on_epoch_end(Learner& learn) override;
   SavedState save_state() const override;

@@ -134,10 +134,9 @@ void TerminateOnNaN::on_train_begin(Learner&) {
   terminated_ = false;
 }
 
-void TerminateOnNaN::on_batch_end(Learner& learn) {
+void TerminateOnNaN::on_loss_known(Learner& learn, const KnownLoss& known) {
   TrainingState& s = learn.state;
-  if (!s.train) return;
-  in_a_row_ = std::isfinite(s.last_loss.item()) ? 0 : in_a_row_ + 1;
+  in_a_row_ = std::isfinite(known.loss) ? 0 : in_a_row_ + 1;
   if (in_a_row_ < (learn.mixed_precision() ? options_.patience : 1)) return;
   terminated_ = true;
   s.stop_epoch = s.stop_training = s.skip_validate = true;

@@ -113,7 +113,7 @@ class TerminateOnNaN : public Callback {
   bool in_lr_find() const override { return false; }
   void on_train_begin(Learner& learn) override;
   /// Before FiniteLoss's.
-  void on_batch_end(Learner& learn) override;
+  void on_loss_known(Learner& learn, const KnownLoss& known) override;
   SavedState save_state() const override;
   void load_state(const SavedState& state) override;
 

@@ -10,10 +10,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <span>
 
 #include "engine/device.h"
 #include "engine/dtype.h"
 #include "engine/shape.h"
+#include "engine/step_control.h"
 #include "engine/storage.h"
 
 namespace halfgrad {
@@ -64,17 +67,32 @@ struct PoolGeometry {
 };
 
 /// One optimizer update of one parameter. All views are dense and of equal numel, in the same element order.
-/// The gradient is read in its own dtype and multiplied by grad_scale (1/loss scale times the clip factor) in f32; the
-/// update is applied to `master` and the rounded result written to `param`. When the parameter is its own master
-/// (f32, f64, or an f16 parameter that is trained without one), `master` and `param` are the same memory. State is f64
-/// for an f64 master, else f32.
+/// The gradient is read in its own dtype and multiplied by its group's grad_scale in f32; the update is applied to `master`
+/// and the rounded result written to `param`. When the parameter is its own master (f32, f64, or an f16 parameter that is
+/// trained without one), `master` and `param` are the same memory. State is f64 for an f64 master, else f32.
 struct OptimizerStep {
   View param;   ///< the model's parameter, f16, f32 or f64
   View master;  ///< f32, or param itself
   View grad;    ///< any float dtype
-  double grad_scale = 1;
-  double lr = 0;
-  double weight_decay = 0;
+  View state[2];
+  int group = 0;                    ///< which GroupControl holds its hyperparameters
+  const std::int64_t* steps = {};   ///< in this device's memory: the number of this step, from 1; decide_step counts
+  std::int64_t state_made_at = -1;  ///< the steps before there was state: the next one finds zeros in it
+};
+
+/// A gradient and its parameter's group.
+struct GroupedGrad {
+  View grad;  ///< dense, any float dtype
+  int group = 0;
+};
+
+/// A copy on its way from a device to the host.
+class Download {
+ public:
+  virtual ~Download() = default;
+  virtual bool is_there() = 0;
+  /// The bytes; waits until they are there.
+  virtual const void* wait() = 0;
 };
 
 class Backend {
@@ -83,9 +101,15 @@ class Backend {
   virtual Device device() const = 0;
   virtual Allocator& allocator() = 0;
 
-  // --- transfers: `bytes` bytes between this device's memory and the host's; they have arrived when the call returns --
+  // --- transfers of `bytes` bytes between this device's memory and the host's ------------------------------------------
+  /// When the call returns `from` may change, and whatever is asked for later sees the bytes.
   virtual void copy_from_host(void* to, const void* from, std::size_t bytes) = 0;
+  /// The bytes have arrived when the call returns.
   virtual void copy_to_host(void* to, const void* from, std::size_t bytes) = 0;
+  /// The same without waiting. `from` may change as soon as the call returns.
+  virtual std::unique_ptr<Download> download(const void* from, std::size_t bytes) = 0;
+  /// For tensors that copy_from_host() fills: on a GPU the copy runs beside the work that was asked for before.
+  virtual Allocator& upload_allocator() { return allocator(); }
 
   // --- elementwise: every view already has the output's shape (stride 0 where broadcast) -----------------------------
   // `op` is a position in UnaryOps / BinaryOps of engine/ops/elementwise_ops.h, `params` the op's constants; arithmetic
@@ -167,18 +191,21 @@ class Backend {
   virtual void random(Distribution kind, const View& y, double a, double b, std::uint64_t seed,
                       std::uint64_t offset) = 0;
 
-  // --- optimizers ----------------------------------------------------------------------------------------------------
-  /// stats (f64, [2]): stats[0] += sum of squares of g, stats[1] += number of elements that are not finite.
-  virtual void grad_stats(const View& stats, const View& g) = 0;
-  /// momentum_buffer absent when momentum == 0; `first`: the buffer holds nothing yet.
-  virtual void sgd_step(const OptimizerStep&, const View& momentum_buffer, double momentum, double dampening,
-                        bool nesterov, bool first) = 0;
-  /// decoupled: AdamW. step counts from 1.
-  virtual void adam_step(const OptimizerStep&, const View& exp_avg, const View& exp_avg_sq, double beta1, double beta2,
-                         double eps, std::int64_t step, bool decoupled) = 0;
-  /// momentum_buffer absent when momentum == 0.
-  virtual void rmsprop_step(const OptimizerStep&, const View& square_avg, const View& momentum_buffer, double alpha,
-                            double eps, double momentum) = 0;
+  // --- optimizers: see step_control.h. GroupControl, GradStats, LossScaler, the loss and the step counts are in this
+  // device's memory -----------------------------------------------------------------------------------------------------
+  /// Writes the statistics of all groups; zeros for a group that has no gradient.
+  virtual void grad_stats(GradStats* stats, std::int64_t groups, std::span<const GroupedGrad> grads) = 0;
+  /// decide(), and then counts the step for the parameters whose counts are given, unless it is skipped.
+  virtual void decide_step(GroupControl* control, std::int64_t groups, const GradStats* stats, LossScaler* scaler,
+                           const StepRule& rule, const double* loss, std::span<std::int64_t* const> steps) = 0;
+  // One pass over the parameters whose group takes the step. The first state is absent when no group has momentum (SGD),
+  // the second likewise (RMSprop).
+  virtual void sgd_step(std::span<const OptimizerStep> steps, const GroupControl* control, double dampening,
+                        bool nesterov) = 0;
+  /// decoupled: AdamW.
+  virtual void adam_step(std::span<const OptimizerStep> steps, const GroupControl* control, double eps,
+                         bool decoupled) = 0;
+  virtual void rmsprop_step(std::span<const OptimizerStep> steps, const GroupControl* control, double eps) = 0;
 
   /// Waits until everything asked for so far is done (a no-op on a CPU).
   virtual void synchronize() = 0;

@@ -7,6 +7,11 @@
 namespace halfgrad {
 
 Tensor empty_strided(const Shape& shape, const Strides& strides, DType dtype, Device device) {
+  return detail::empty_from(backend_for(device).allocator(), shape, strides, dtype, device);
+}
+
+Tensor detail::empty_from(Allocator& allocator, const Shape& shape, const Strides& strides, DType dtype,
+                          Device device) {
   check(shape.size() == strides.size(), "empty_strided: {} sizes but {} strides", shape.size(), strides.size());
   std::int64_t last = 0;  // offset of the last element
   bool is_empty = false;
@@ -23,7 +28,7 @@ Tensor empty_strided(const Shape& shape, const Strides& strides, DType dtype, De
   impl->shape = shape;
   impl->strides = strides;
   impl->dtype = dtype;
-  impl->storage = std::make_shared<Storage>(backend_for(device).allocator(), device,
+  impl->storage = std::make_shared<Storage>(allocator, device,
                                             is_empty ? 0 : static_cast<std::size_t>(last + 1) * size_of(dtype));
   return Tensor(std::move(impl));
 }

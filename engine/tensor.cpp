@@ -138,10 +138,12 @@ Tensor Tensor::to(Device target) const {
   if (!source.is_cpu() && !target.is_cpu()) return to(Device::cpu()).to(target);
   // Memory travels in one piece and keeps its order.
   const Tensor x = is_dense(shape(), strides()) ? detach() : detach().contiguous();
-  Tensor y = empty_strided(x.shape(), x.strides(), dtype(), target);
+  Backend& to = backend_for(target);
+  Tensor y = detail::empty_from(source.is_cpu() ? to.upload_allocator() : to.allocator(), x.shape(), x.strides(),
+                                dtype(), target);
   const std::size_t bytes = static_cast<std::size_t>(numel()) * size_of(dtype());
   if (bytes > 0 && target.is_cpu()) backend_for(source).copy_to_host(y.raw_data(), x.raw_data(), bytes);
-  if (bytes > 0 && source.is_cpu()) backend_for(target).copy_from_host(y.raw_data(), x.raw_data(), bytes);
+  if (bytes > 0 && source.is_cpu()) to.copy_from_host(y.raw_data(), x.raw_data(), bytes);
   return record("to", y, {*this}, [source](const Tensor& dy) { return Tensors{dy.to(source)}; });
 }
 

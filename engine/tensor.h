@@ -190,6 +190,10 @@ std::ostream& operator<<(std::ostream& out, const Tensor& x);
 Tensor empty(const Shape& shape, DType dtype = f32, Device device = Device::cpu());
 /// Uninitialised, with the given strides over a storage just large enough.
 Tensor empty_strided(const Shape& shape, const Strides& strides, DType dtype = f32, Device device = Device::cpu());
+namespace detail {
+/// The same with memory of this allocator of the device.
+Tensor empty_from(Allocator& allocator, const Shape& shape, const Strides& strides, DType dtype, Device device);
+}  // namespace detail
 Tensor zeros(const Shape& shape, DType dtype = f32, Device device = Device::cpu());
 Tensor ones(const Shape& shape, DType dtype = f32, Device device = Device::cpu());
 Tensor full(const Shape& shape, double value, DType dtype = f32, Device device = Device::cpu());

@@ -32,11 +32,12 @@ AdamW::AdamW(const std::vector<GroupSpec>& groups, AdamWOptions options)
     : Adam("AdamW", groups, adam_options(options), true) {}
 AdamW::AdamW(const Tensors& params, AdamWOptions options) : AdamW(std::vector{GroupSpec{.params = params}}, options) {}
 
-void Adam::update(ParamGroup& group, Entry& entry, const OptimizerStep& work) {
-  const View exp_avg = state(group, entry, "exp_avg").view_of_data();
-  const View exp_avg_sq = state(group, entry, "exp_avg_sq").view_of_data();
-  backend_for(entry.param.device())
-      .adam_step(work, exp_avg, exp_avg_sq, group.momentum, group.beta2, eps_, entry.steps + 1, decoupled_);
+std::array<std::string, 2> Adam::state_names(const ParamGroup&) const {
+  return {"exp_avg", "exp_avg_sq"};
+}
+
+void Adam::update(Backend& backend, std::span<const OptimizerStep> steps, const GroupControl* control) const {
+  backend.adam_step(steps, control, eps_, decoupled_);
 }
 
 OptimizerFactory adam(AdamOptions options) {

@@ -34,7 +34,8 @@ class Adam : public Optimizer {
 
  protected:
   Adam(const char* name, const std::vector<GroupSpec>& groups, AdamOptions options, bool decoupled);
-  void update(ParamGroup& group, Entry& entry, const OptimizerStep& work) override;
+  std::array<std::string, 2> state_names(const ParamGroup& group) const override;
+  void update(Backend& backend, std::span<const OptimizerStep> steps, const GroupControl* control) const override;
 
  private:
   double eps_;

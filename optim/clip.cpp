@@ -1,6 +1,5 @@
 #include "optim/clip.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "engine/error.h"
@@ -11,8 +10,7 @@ double grad_norm(const GradStats& stats, double grad_scale) { return std::sqrt(s
 
 double clip_factor(double norm, double max_norm) {
   check(max_norm >= 0, "clip: max_norm is {}; expected 0 or more", max_norm);
-  constexpr double eps = 1e-6;
-  return std::min(max_norm / (norm + eps), 1.0);
+  return clip_multiplier(norm, max_norm);
 }
 
 GradStats total(const std::vector<GradStats>& by_group) {
@@ -22,13 +20,6 @@ GradStats total(const std::vector<GradStats>& by_group) {
     all.non_finite += group.non_finite;
   }
   return all;
-}
-
-void clip_grad_scale(std::vector<double>& grad_scale, const std::vector<GradStats>& by_group, double max_norm,
-                     bool per_group) {
-  const GradStats all = total(by_group);
-  for (std::size_t i = 0; i < by_group.size(); ++i)
-    grad_scale[i] *= clip_factor(grad_norm(per_group ? by_group[i] : all, grad_scale[i]), max_norm);
 }
 
 double clip_grad_norm_(const Tensors& params, double max_norm) {

@@ -16,16 +16,9 @@ GradStats total(const std::vector<GradStats>& by_group);
 /// max_norm.
 double clip_factor(double norm, double max_norm);
 
-/// `grad_scale` holds what Optimizer::step() is going to multiply the gradients of each group with, the same number for
-/// all: lowers it so that the norm of all of them together, or of each group by itself, is at most max_norm afterwards.
-/// `by_group` is of the gradients as they are.
-void clip_grad_scale(std::vector<double>& grad_scale, const std::vector<GradStats>& by_group, double max_norm,
-                     bool per_group = false);
-
 /// Multiplies the gradients in place so that their norm is at most max_norm, and returns the norm before.
 /// Parameters without gradient are passed over. These are the gradients as they are: under mixed precision
-/// those of the scaled loss, rounded to half once more; there, pass clip_factor() to Optimizer::step() as
-/// part of grad_scale instead.
+/// those of the scaled loss, rounded to half once more; there, give Optimizer::step() a clip instead.
 double clip_grad_norm_(const Tensors& params, double max_norm);
 
 }  // namespace halfgrad::optim

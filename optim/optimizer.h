@@ -10,17 +10,25 @@
 //   param (f16)
 //
 // grad_scale undoes the loss scale and applies the clip factor. A parameter in f32 or f64 is its own master.
+//
+// Whether a step is taken, and with what grad_scale, is decided on the device, from gradients that the host has not seen:
+// see engine/step_control.h.
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "engine/backend.h"
 #include "engine/saved_state.h"
+#include "engine/step_control.h"
 #include "engine/tensor.h"
+#include "optim/grad_scaler.h"
 
 namespace halfgrad::optim {
 
@@ -32,12 +40,16 @@ struct Entry {
   Tensor master;
   /// "momentum_buffer", "exp_avg", ... in the master's shape, made by the first step; f64 for f64, else f32.
   std::map<std::string, Tensor> state;
-  /// Updates so far.
-  std::int64_t steps = 0;
+  /// Updates so far: i64, one number on the parameter's device, where steps are counted. See steps().
+  Tensor step_count = {};
+  /// The updates before the first state was made.
+  std::int64_t state_made_at = -1;
   /// Where the master begins in the group's flat_master; -1 when it is not there.
   std::int64_t flat_offset = -1;
 
   bool has_master() const { return !master.is_same(param); }
+  /// The number in step_count; on a GPU it waits for the steps that were asked for.
+  std::int64_t steps() const { return step_count.defined() ? step_count.item<std::int64_t>() : 0; }
 };
 
 /// Parameters that share their hyperparameters, which schedules change between steps.
@@ -62,10 +74,18 @@ struct GroupSpec {
   bool trainable = true;
 };
 
-/// About the gradients as they are: of the scaled loss, before grad_scale.
-struct GradStats {
-  double sum_of_squares = 0;
-  std::int64_t non_finite = 0;  ///< elements that are inf or NaN
+using halfgrad::GradStats;
+
+/// What happens to gradients on their way into a step.
+struct StepOptions {
+  /// Gradients are multiplied by it.
+  double grad_scale = 1;
+  /// Undoes this loss scale, skips the step when a gradient is inf or NaN, and moves the scale.
+  GradScaler* scaler = nullptr;
+  /// The largest L2 norm of the true gradients of each group, and then of all together.
+  std::optional<double> clip_each = {}, clip = {};
+  /// The step is skipped unless this number is finite; undefined: it does not matter.
+  Tensor must_be_finite = {};
 };
 
 /// Of these gradients together; undefined ones are passed over.
@@ -78,10 +98,13 @@ class Optimizer {
   Optimizer& operator=(const Optimizer&) = delete;
 
   /// Updates every parameter that has a gradient, in the groups that are trainable. The others are not
-  /// touched: neither weight decay nor momentum moves them, and their state and step count stay.
-  void step(double grad_scale = 1);
-  /// The same with a grad_scale for each group.
-  void step(const std::vector<double>& grad_scale_by_group);
+  /// touched: neither weight decay nor momentum moves them, and their state and step count stay. A skipped step changes
+  /// nothing but the scaler. False when it was skipped, on a CPU; nothing waits for a GPU, which alone knows.
+  bool step(const StepOptions& options = {});
+  bool step(double grad_scale) { return step(StepOptions{.grad_scale = grad_scale}); }
+  /// Writes the groups' hyperparameters to the device if they have changed. step() does so itself; a replayed CUDA graph of
+  /// a step reads what is there.
+  void write_hyperparameters();
   /// Drops all gradients. Their memory goes back to the allocator's cache, from where the next backward takes
   /// it again, and a parameter that the next batch does not reach has no gradient rather than one of zeros,
   /// so that step() leaves it alone. `set_to_none = false` fills with zeros instead.
@@ -130,22 +153,40 @@ class Optimizer {
   /// all. `defaults` has no entries; it holds the hyperparameters that the specs leave out.
   Optimizer(std::string name, ParamGroup defaults, const std::vector<GroupSpec>& specs);
 
-  /// One call of the seam: updates one parameter (`work` says which memory) with its group's hyperparameters.
-  virtual void update(ParamGroup& group, Entry& entry, const OptimizerStep& work) = 0;
-
-  /// An entry's state of that name, for update(); a new one is zero.
-  Tensor& state(ParamGroup& group, Entry& entry, const std::string& name);
+  /// The names of the state that a parameter of this group needs; "" for one that it does not.
+  virtual std::array<std::string, 2> state_names(const ParamGroup& group) const = 0;
+  /// One call of the seam: updates these parameters, with the states in the order of state_names().
+  virtual void update(Backend& backend, std::span<const OptimizerStep> steps, const GroupControl* control) const = 0;
 
  private:
   ParamGroup make_group(const GroupSpec& spec) const;
-  void step_entry(ParamGroup& group, Entry& entry, double grad_scale);
   void lay_out(ParamGroup& group);
+  /// An entry's state of that name; a new one is zero.
+  Tensor& state(ParamGroup& group, Entry& entry, const std::string& name);
+
+  // What a step is made of, in the order of step().
+  void collect();
+  void decide(const StepOptions& options);
+  void make_state();
+  void finish();
 
   std::string name_;
   ParamGroup defaults_;
   std::vector<ParamGroup> groups_;
   bool masters_ = false;  // use_masters() was called
   bool flat_ = false;
+
+  // One parameter of the step that is being made.
+  struct Stepped {
+    std::size_t group;
+    Entry* entry;
+    Tensor param, master, grad;  // dense and row-major; copies where the originals are not
+  };
+  Device device_ = Device::cpu();  // of the parameters that have a gradient
+  std::vector<Stepped> stepped_;
+  std::vector<GroupControl> written_;  // what control_ holds of the hyperparameters
+  Tensor control_;                     // u8: a GroupControl for each group
+  Tensor stats_;                       // f64: a GradStats for each group
 };
 
 /// Makes the optimizer of a Learner once the model's layer groups are known.

@@ -23,10 +23,12 @@ RMSprop::RMSprop(const std::vector<GroupSpec>& groups, RMSpropOptions options)
 RMSprop::RMSprop(const Tensors& params, RMSpropOptions options)
     : RMSprop(std::vector{GroupSpec{.params = params}}, options) {}
 
-void RMSprop::update(ParamGroup& group, Entry& entry, const OptimizerStep& work) {
-  const View square_avg = state(group, entry, "square_avg").view_of_data();
-  const View buffer = group.momentum != 0 ? state(group, entry, "momentum_buffer").view_of_data() : View();
-  backend_for(entry.param.device()).rmsprop_step(work, square_avg, buffer, group.beta2, eps_, group.momentum);
+std::array<std::string, 2> RMSprop::state_names(const ParamGroup& group) const {
+  return {"square_avg", group.momentum != 0 ? "momentum_buffer" : ""};
+}
+
+void RMSprop::update(Backend& backend, std::span<const OptimizerStep> steps, const GroupControl* control) const {
+  backend.rmsprop_step(steps, control, eps_);
 }
 
 OptimizerFactory rmsprop(RMSpropOptions options) {

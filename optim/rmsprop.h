@@ -23,7 +23,8 @@ class RMSprop : public Optimizer {
   explicit RMSprop(const Tensors& params, RMSpropOptions options = {});
 
  protected:
-  void update(ParamGroup& group, Entry& entry, const OptimizerStep& work) override;
+  std::array<std::string, 2> state_names(const ParamGroup& group) const override;
+  void update(Backend& backend, std::span<const OptimizerStep> steps, const GroupControl* control) const override;
 
  private:
   double eps_;

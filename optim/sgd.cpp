@@ -21,10 +21,12 @@ SGD::SGD(const std::vector<GroupSpec>& groups, SGDOptions options)
 
 SGD::SGD(const Tensors& params, SGDOptions options) : SGD(std::vector{GroupSpec{.params = params}}, options) {}
 
-void SGD::update(ParamGroup& group, Entry& entry, const OptimizerStep& work) {
-  const bool first = !entry.state.contains("momentum_buffer");
-  const View buffer = group.momentum != 0 ? state(group, entry, "momentum_buffer").view_of_data() : View();
-  backend_for(entry.param.device()).sgd_step(work, buffer, group.momentum, dampening_, nesterov_, first);
+std::array<std::string, 2> SGD::state_names(const ParamGroup& group) const {
+  return {group.momentum != 0 ? "momentum_buffer" : "", ""};
+}
+
+void SGD::update(Backend& backend, std::span<const OptimizerStep> steps, const GroupControl* control) const {
+  backend.sgd_step(steps, control, dampening_, nesterov_);
 }
 
 OptimizerFactory sgd(SGDOptions options) {

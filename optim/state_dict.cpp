@@ -33,7 +33,7 @@ SavedState Optimizer::state_dict() const {
     for (const Entry& entry : groups_[g].entries) {
       if (entry.has_master()) result.tensors[fmt::format("{}.master", i)] = entry.master.clone();
       for (const auto& [name, tensor] : entry.state) result.tensors[fmt::format("{}.{}", i, name)] = tensor.clone();
-      result.numbers[fmt::format("{}.steps", i)] = static_cast<double>(entry.steps);
+      result.numbers[fmt::format("{}.steps", i)] = static_cast<double>(entry.steps());
       ++i;
     }
   }
@@ -109,7 +109,9 @@ void Optimizer::load_state_dict(const SavedState& saved) {
     for (const auto& [name, value] : kHyperparameters) groups_[g].*value = number(saved, key_of(g, name), name_);
   for (std::size_t i = 0; i < entries.size(); ++i) {
     auto& [group, entry] = entries[i];
-    entry->steps = static_cast<std::int64_t>(number(saved, fmt::format("{}.steps", i), name_));
+    const auto steps = static_cast<std::int64_t>(number(saved, fmt::format("{}.steps", i), name_));
+    entry->step_count = full({}, steps, i64, entry->param.device());
+    entry->state_made_at = -1;
     if (const auto master = tensors[i].extract("master")) {
       if (entry->param.dtype() == f16 && !entry->has_master())
         entry->master = empty(entry->param.shape(), f32, entry->param.device());

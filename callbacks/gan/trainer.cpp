@@ -45,6 +45,7 @@ void GANTrainer::on_train_begin(Learner& learn) {
   critic_trainable_ = trainable_parameters(gan_.critic());
   gen_losses.clear();
   critic_losses.clear();
+  turns_.clear();
   gen_smoother_ = critic_smoother_ = Smoother(options_.beta);
   last_gen_ = {};
   switch_to(learn, options_.gen_first);
@@ -53,6 +54,7 @@ void GANTrainer::on_train_begin(Learner& learn) {
 void GANTrainer::on_batch_begin(Learner& learn) {
   TrainingState& s = learn.state;
   if (s.train) {
+    turns_.push_back(gen_mode());
     require_grad(gen_trainable_, gen_mode());
     require_grad(critic_trainable_, !gen_mode());
     if (options_.switch_eval) {  // at each batch, since a validation in between puts all into train mode
@@ -86,14 +88,18 @@ double last_of(const std::vector<double>& values) {
 double GANTrainer::gen_loss() const { return last_of(gen_losses); }
 double GANTrainer::critic_loss() const { return last_of(critic_losses); }
 
-void GANTrainer::on_backward_begin(Learner& learn) {
-  const double loss = learn.state.last_loss.item();
-  if (gen_mode()) {
-    gen_losses.push_back(gen_smoother_.add(loss));
-    last_gen_ = learn.state.last_output.detach();
+void GANTrainer::on_loss_known(Learner&, const KnownLoss& known) {
+  const bool of_gen = turns_.front();
+  turns_.pop_front();
+  if (of_gen) {
+    gen_losses.push_back(gen_smoother_.add(known.loss));
   } else {
-    critic_losses.push_back(critic_smoother_.add(loss));
+    critic_losses.push_back(critic_smoother_.add(known.loss));
   }
+}
+
+void GANTrainer::on_backward_begin(Learner& learn) {
+  if (gen_mode()) last_gen_ = learn.state.last_output.detach();
 }
 
 std::vector<Metric> GANTrainer::metrics() const {

@@ -2,6 +2,7 @@
 // GANTrainer: lets a Learner train the two networks of a GANModule in turns.
 
 #include <cstddef>
+#include <deque>
 #include <optional>
 #include <vector>
 
@@ -52,6 +53,7 @@ class GANTrainer : public Callback {
   void on_train_begin(Learner& learn) override;
   void on_epoch_begin(Learner& learn) override;
   void on_batch_begin(Learner& learn) override;
+  void on_loss_known(Learner& learn, const KnownLoss& known) override;
   void on_backward_begin(Learner& learn) override;
   void on_step_end(Learner& learn) override;
   void on_epoch_end(Learner& learn) override;
@@ -65,6 +67,7 @@ class GANTrainer : public Callback {
   GANModule& gan_;
   GANTrainerOptions options_;
   Smoother gen_smoother_, critic_smoother_;
+  std::deque<bool> turns_;  // of the batches whose loss is not known yet: the generator's or not
   Tensors gen_trainable_, critic_trainable_;  // in a run: what the user has not frozen
   Tensor last_gen_;
 };

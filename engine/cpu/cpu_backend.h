@@ -16,6 +16,7 @@ class CpuBackend final : public Backend {
 
   void copy_from_host(void* to, const void* from, std::size_t bytes) override { std::memcpy(to, from, bytes); }
   void copy_to_host(void* to, const void* from, std::size_t bytes) override { std::memcpy(to, from, bytes); }
+  std::unique_ptr<Download> download(const void* from, std::size_t bytes) override;
 
   void unary(int op, const double* params, DType compute, const View& y, const View& x) override;
   void unary_backward(int op, const double* params, const View& dx, const View& dy, const View& x,
@@ -62,13 +63,14 @@ class CpuBackend final : public Backend {
 
   void random(Distribution kind, const View& y, double a, double b, std::uint64_t seed, std::uint64_t offset) override;
 
-  void grad_stats(const View& stats, const View& g) override;
-  void sgd_step(const OptimizerStep&, const View& momentum_buffer, double momentum, double dampening, bool nesterov,
-                bool first) override;
-  void adam_step(const OptimizerStep&, const View& exp_avg, const View& exp_avg_sq, double beta1, double beta2,
-                 double eps, std::int64_t step, bool decoupled) override;
-  void rmsprop_step(const OptimizerStep&, const View& square_avg, const View& momentum_buffer, double alpha, double eps,
-                    double momentum) override;
+  void grad_stats(GradStats* stats, std::int64_t groups, std::span<const GroupedGrad> grads) override;
+  void decide_step(GroupControl* control, std::int64_t groups, const GradStats* stats, LossScaler* scaler,
+                   const StepRule& rule, const double* loss, std::span<std::int64_t* const> steps) override;
+  void sgd_step(std::span<const OptimizerStep> steps, const GroupControl* control, double dampening,
+                bool nesterov) override;
+  void adam_step(std::span<const OptimizerStep> steps, const GroupControl* control, double eps,
+                 bool decoupled) override;
+  void rmsprop_step(std::span<const OptimizerStep> steps, const GroupControl* control, double eps) override;
 
   void synchronize() override {}
 };

@@ -24,67 +24,72 @@ FloatArray array_of(const View& view) {
   return {view.data, type};
 }
 
-UpdateWork work_of(const OptimizerStep& step) {
-  return {.param = array_of(step.param),
-          .master = array_of(step.master),
-          .grad = array_of(step.grad),
-          .grad_scale = step.grad_scale,
-          .lr = step.lr,
-          .weight_decay = step.weight_decay};
+// One pass over every parameter whose group takes this step.
+template <class Kernel, class Constants>
+void update_all(std::span<const OptimizerStep> steps, const GroupControl* control, Kernel kernel,
+                const Constants& constants) {
+  for (const OptimizerStep& step : steps) {
+    if (control[step.group].skip != 0) continue;
+    const std::int64_t t = *step.steps;
+    const UpdateWork work{.param = array_of(step.param),
+                          .master = array_of(step.master),
+                          .grad = array_of(step.grad),
+                          .state = {step.state[0].data, step.state[1].data},
+                          .control = control[step.group],
+                          .progress = {.step = t, .first = t == step.state_made_at + 1}};
+    parallel_for(step.param.numel(), kChunk,
+                 [&](std::int64_t begin, std::int64_t end) { kernel(work, constants, begin, end); });
+  }
 }
 
-}  // namespace
-
-void CpuBackend::sgd_step(const OptimizerStep& step, const View& momentum_buffer, double momentum, double dampening,
-                          bool nesterov, bool first) {
-  const UpdateWork work = work_of(step);
-  const cpu::SgdConstants constants{momentum, dampening, nesterov, first};
-  parallel_for(step.param.numel(), kChunk, [&](std::int64_t begin, std::int64_t end) {
-    kernels().optimizer.sgd(work, momentum_buffer.data, constants, begin, end);
-  });
-}
-
-void CpuBackend::adam_step(const OptimizerStep& step, const View& exp_avg, const View& exp_avg_sq, double beta1,
-                           double beta2, double eps, std::int64_t t, bool decoupled) {
-  const UpdateWork work = work_of(step);
-  const auto power = static_cast<double>(t);
-  const cpu::AdamConstants constants{.beta1 = beta1,
-                                     .beta2 = beta2,
-                                     .eps = eps,
-                                     .bias_correction1 = 1 - std::pow(beta1, power),
-                                     .bias_correction2 = 1 - std::pow(beta2, power),
-                                     .decoupled = decoupled};
-  parallel_for(step.param.numel(), kChunk, [&](std::int64_t begin, std::int64_t end) {
-    kernels().optimizer.adam(work, exp_avg.data, exp_avg_sq.data, constants, begin, end);
-  });
-}
-
-void CpuBackend::rmsprop_step(const OptimizerStep& step, const View& square_avg, const View& momentum_buffer,
-                              double alpha, double eps, double momentum) {
-  const UpdateWork work = work_of(step);
-  const cpu::RmspropConstants constants{alpha, eps, momentum};
-  parallel_for(step.param.numel(), kChunk, [&](std::int64_t begin, std::int64_t end) {
-    kernels().optimizer.rmsprop(work, square_avg.data, momentum_buffer.data, constants, begin, end);
-  });
-}
-
-void CpuBackend::grad_stats(const View& stats, const View& g) {
+GradStats stats_of(const FloatArray& grad, std::int64_t n) {
   struct Partial {
     double sum_of_squares = 0;
     std::int64_t non_finite = 0;
   };
-  const std::int64_t n = g.numel();
-  const FloatArray grad = array_of(g);
   std::vector<Partial> partials(static_cast<std::size_t>((n + kChunk - 1) / kChunk));
   parallel_for(n, kChunk, [&](std::int64_t begin, std::int64_t end) {
     Partial& partial = partials[static_cast<std::size_t>(begin / kChunk)];
     kernels().optimizer.grad_stats(grad, begin, end, &partial.sum_of_squares, &partial.non_finite);
   });
-  double* total = stats.as<double>();
+  GradStats total;
   for (const Partial& partial : partials) {
-    total[0] += partial.sum_of_squares;
-    total[1] += static_cast<double>(partial.non_finite);
+    total.sum_of_squares += partial.sum_of_squares;
+    total.non_finite += static_cast<double>(partial.non_finite);
   }
+  return total;
+}
+
+}  // namespace
+
+void CpuBackend::grad_stats(GradStats* stats, std::int64_t groups, std::span<const GroupedGrad> grads) {
+  std::fill_n(stats, groups, GradStats());
+  for (const GroupedGrad& grad : grads) {
+    const GradStats one = stats_of(array_of(grad.grad), grad.grad.numel());
+    stats[grad.group].sum_of_squares += one.sum_of_squares;
+    stats[grad.group].non_finite += one.non_finite;
+  }
+}
+
+void CpuBackend::decide_step(GroupControl* control, std::int64_t groups, const GradStats* stats, LossScaler* scaler,
+                             const StepRule& rule, const double* loss, std::span<std::int64_t* const> steps) {
+  decide(control, groups, stats, scaler, rule, loss, [](double x) { return std::sqrt(x); });
+  if (groups > 0 && control[0].skip != 0) return;
+  for (std::int64_t* count : steps) ++*count;
+}
+
+void CpuBackend::sgd_step(std::span<const OptimizerStep> steps, const GroupControl* control, double dampening,
+                          bool nesterov) {
+  update_all(steps, control, kernels().optimizer.sgd, rules::SgdConstants{dampening, nesterov});
+}
+
+void CpuBackend::adam_step(std::span<const OptimizerStep> steps, const GroupControl* control, double eps,
+                           bool decoupled) {
+  update_all(steps, control, kernels().optimizer.adam, rules::AdamConstants{eps, decoupled});
+}
+
+void CpuBackend::rmsprop_step(std::span<const OptimizerStep> steps, const GroupControl* control, double eps) {
+  update_all(steps, control, kernels().optimizer.rmsprop, rules::RmspropConstants{eps});
 }
 
 }  // namespace halfgrad

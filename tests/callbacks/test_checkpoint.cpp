@@ -138,7 +138,7 @@ TEST_CASE("a checkpoint of either precision loads into the other, masters and mo
     other.learn.resume(path);
     other.run();
     CHECK(other.learn.state.iteration == 18);
-    const std::int64_t steps = other.learn.optimizer().groups()[0].entries[0].steps;
+    const std::int64_t steps = other.learn.optimizer().groups()[0].entries[0].steps();
     CHECK(steps > 14);  // but for the few that overflowed
     CHECK(steps <= 18);
   }

@@ -143,7 +143,7 @@ TEST_CASE("to_fp16().fit().to_fp32().fit() trains") {
   learn.to_fp32().fit(2);
   CHECK(model.dtype() == f32);
   CHECK(masters(learn) != in_between);
-  CHECK(learn.optimizer().groups()[0].entries[0].steps == 12);
+  CHECK(learn.optimizer().groups()[0].entries[0].steps() == 12);
 }
 
 TEST_CASE("accumulation keeps the gradients until the step, and checks, unscales and clips once per real step") {
@@ -152,7 +152,7 @@ TEST_CASE("accumulation keeps the gradients until the step, and checks, unscales
                 {.callbacks = {std::make_shared<AccumulateScheduler>(3)}, .silent = true});
   learn.to_fp16({.clip = 0.5});
   learn.fit(2);  // 12 batches; test_gradients.cpp compares them with large ones
-  CHECK(learn.optimizer().groups()[0].entries[0].steps == 4);
+  CHECK(learn.optimizer().groups()[0].entries[0].steps() == 4);
   CHECK(learn.mixed_precision()->scaler().noskip == 4);
 }
 

@@ -137,8 +137,8 @@ TEST_CASE("in its turn a network trains, on its own input, and the other one sta
       gan.learn.fit(2);
       CHECK(gen_steps > 2);  // of 4, but for the few that overflow
       CHECK(critic_steps > 6);
-      for (const optim::Entry& entry : gan.gen_opt().groups()[0].entries) CHECK(entry.steps == gen_steps);
-      for (const optim::Entry& entry : gan.critic_opt().groups()[0].entries) CHECK(entry.steps == critic_steps);
+      for (const optim::Entry& entry : gan.gen_opt().groups()[0].entries) CHECK(entry.steps() == gen_steps);
+      for (const optim::Entry& entry : gan.critic_opt().groups()[0].entries) CHECK(entry.steps() == critic_steps);
     }
 }
 

@@ -70,8 +70,8 @@ TEST_CASE("masters and moments are the same tensors through all turns and runs, 
     CHECK(identities(gan.critic_opt()) == critic);
     check_rounded(gan.gen_opt());
     check_rounded(gan.critic_opt());
-    const std::int64_t gen_steps = gan.gen_opt().groups()[0].entries[0].steps,
-                       critic_steps = gan.critic_opt().groups()[0].entries[0].steps;
+    const std::int64_t gen_steps = gan.gen_opt().groups()[0].entries[0].steps(),
+                       critic_steps = gan.critic_opt().groups()[0].entries[0].steps();
     CHECK(gen_steps + gan.gen_scaler().skipped == 8);
     CHECK(critic_steps + gan.critic_scaler().skipped == 16);
   }
@@ -122,8 +122,8 @@ TEST_CASE("an overflow in one network's step halves its loss scale and touches n
       CHECK(gan.critic_scaler() == (in_gen ? untouched : halved));
       CHECK(contains(html_report(gan.learn), fmt::format("dynamic loss scale {} and {}, 1 of 6 steps skipped",
                                                          gan.gen_scaler().scale, gan.critic_scaler().scale)));
-      CHECK(gan.gen_opt().groups()[0].entries[0].steps == (in_gen ? 5 : 6));
-      CHECK(gan.critic_opt().groups()[0].entries[0].steps == (in_gen ? 6 : 5));
+      CHECK(gan.gen_opt().groups()[0].entries[0].steps() == (in_gen ? 5 : 6));
+      CHECK(gan.critic_opt().groups()[0].entries[0].steps() == (in_gen ? 6 : 5));
     }
 }
 
@@ -232,9 +232,9 @@ TEST_CASE("to_fp32() in the middle keeps the masters' full precision and both op
     CHECK(gan.critic.dtype() == f32);
     CHECK(masters_of(gan.gen_opt()) == gen);
     CHECK(masters_of(gan.critic_opt()) == critic);
-    const std::int64_t steps = gan.gen_opt().groups()[0].entries[0].steps;
+    const std::int64_t steps = gan.gen_opt().groups()[0].entries[0].steps();
     gan.learn.fit(1);
-    CHECK(gan.gen_opt().groups()[0].entries[0].steps == steps + 3);
+    CHECK(gan.gen_opt().groups()[0].entries[0].steps() == steps + 3);
     CHECK(masters_of(gan.gen_opt()) != gen);
     CHECK(masters_of(gan.critic_opt()) != critic);
     // And back: a critic whose turn it is not has a master all the same.

@@ -88,7 +88,7 @@ TEST_CASE("four batches of 16 accumulated equal one of 64: to 1e-6 in f32, to ro
           if (fp16) learn->to_fp16();
           learn->fit(2, 1e-2);
         }
-        CHECK(four.optimizer().groups()[0].entries[0].steps == one.optimizer().groups()[0].entries[0].steps);
+        CHECK(four.optimizer().groups()[0].entries[0].steps() == one.optimizer().groups()[0].entries[0].steps());
         const std::vector<double> a = masters(one), b = masters(four);
         double difference = 0, length = 0;
         for (std::size_t i = 0; i < a.size(); ++i) {
@@ -112,7 +112,7 @@ TEST_CASE("a last step of fewer or shorter batches weighs each sample alike, or 
                    .callbacks = {std::make_shared<AccumulateScheduler>(4, drop_last)},
                    .silent = true});
     learn.fit(1);
-    CHECK(learn.optimizer().groups()[0].entries[0].steps == (drop_last ? 1 : 2));
+    CHECK(learn.optimizer().groups()[0].entries[0].steps() == (drop_last ? 1 : 2));
     for (const Tensor& p : small.parameters()) CHECK_FALSE(p.grad().defined());
 
     optim::SGD sgd(by_hand.parameters(), {.lr = 0.1});
@@ -140,6 +140,6 @@ TEST_CASE("an overflow in one of the accumulated batches skips the step of all o
   learn.fit(1);
   CHECK(learn.mixed_precision()->scaler().skipped == 1);
   CHECK(learn.mixed_precision()->scaler().noskip == 1);
-  CHECK(learn.optimizer().groups()[0].entries[0].steps == 1);
+  CHECK(learn.optimizer().groups()[0].entries[0].steps() == 1);
   for (const double w : masters(learn)) CHECK(std::isfinite(w));
 }

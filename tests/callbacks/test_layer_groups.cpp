@@ -91,10 +91,10 @@ TEST_CASE("freeze trains the last group and batchnorm, freeze_to what follows, u
         learn.unfreeze();
         CHECK(moved(learn, model) == Indices{0, 1, 2, 3, 4, 5, 6, 7});
         learn.freeze();  // state and masters of the frozen ones stay
-        const std::int64_t steps = learn.optimizer().groups()[0].entries[0].steps;
+        const std::int64_t steps = learn.optimizer().groups()[0].entries[0].steps();
         const std::vector<double> master = learn.optimizer().groups()[0].entries[0].master.to_vector<double>();
         learn.fit(1);
-        CHECK(learn.optimizer().groups()[0].entries[0].steps == steps);
+        CHECK(learn.optimizer().groups()[0].entries[0].steps() == steps);
         CHECK(learn.optimizer().groups()[0].entries[0].master.to_vector<double>() == master);
         CHECK_THROWS_AS(learn.freeze_to(4), Error);
         CHECK_THROWS_AS(learn.freeze_to(-4), Error);

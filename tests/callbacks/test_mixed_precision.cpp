@@ -167,13 +167,13 @@ TEST_CASE("to_fp16 and back without training loses nothing; with it, the masters
   CHECK(model.dtype() == f32);
   CHECK(masters(learn) == trained);
   CHECK(weights(model) != f16_weights);
-  CHECK(learn.optimizer().groups()[0].entries[0].steps == 6);
+  CHECK(learn.optimizer().groups()[0].entries[0].steps() == 6);
 
   const std::vector<double> losses = learn.recorder().losses;
   learn.fit(6);  // trains on
   CHECK(masters(learn) != trained);
   CHECK(learn.recorder().losses.back() < losses.front());
-  CHECK(learn.optimizer().groups()[0].entries[0].steps == 24);
+  CHECK(learn.optimizer().groups()[0].entries[0].steps() == 24);
 }
 
 TEST_CASE("to_fp16 twice keeps masters and state, and takes the new options") {
@@ -188,7 +188,7 @@ TEST_CASE("to_fp16 twice keeps masters and state, and takes the new options") {
   CHECK(learn.mixed_precision()->scaler().scale == 128);
   learn.fit(1);
   CHECK(learn.mixed_precision()->scaler().scale == 128);
-  CHECK(learn.optimizer().groups()[0].entries[0].steps == 9);
+  CHECK(learn.optimizer().groups()[0].entries[0].steps() == 9);
 }
 
 TEST_CASE("weights that are loaded between fits become the masters") {

@@ -47,7 +47,7 @@ TEST_CASE("SaveModel keeps the best epoch and loads it at the end, in both preci
       learn.fit_one_cycle(5, 1e-2);
       CHECK(epoch_of(path) == 2);  // saved at the end of epoch 1, to go on with epoch 2
       CHECK(weights(model) == by_epoch[load_best ? 1 : 4]);
-      CHECK(learn.optimizer().groups()[0].entries[0].steps ==
+      CHECK(learn.optimizer().groups()[0].entries[0].steps() ==
             (load_best ? 6 : 15) - (fp16 ? learn.mixed_precision()->scaler().skipped : 0));
       CHECK(learn.optimizer().groups()[0].momentum == 0.9);
     }

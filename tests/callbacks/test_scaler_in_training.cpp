@@ -118,14 +118,14 @@ void check_case(const Case& c, bool flat) {
   CHECK(scaler.skipped == expected.skipped);
   if (c.dynamic) CHECK(scaler.noskip == expected.noskip);
   const optim::Entry& entry = learn.optimizer().groups()[0].entries[0];
-  CHECK(entry.steps == n - expected.skipped);
+  CHECK(entry.steps() == n - expected.skipped);
   // Some 20 operations in f32 per step, on numbers around 1: the error stays below 12 * 20 * 2^-24 < 2e-5.
   const auto check_near = [](const Tensor& found, const std::vector<double>& wanted) {
     const std::vector<double> values = found.to_vector<double>();
     for (int i = 0; i < kWeights; ++i) CHECK(std::abs(values[i] - wanted[i]) < 2e-5);
   };
   check_near(entry.master, expected.weights);
-  if (entry.steps == 0) {
+  if (entry.steps() == 0) {
     CHECK(entry.state.empty());
   } else if (c.opt == Opt::sgd) {
     REQUIRE(entry.state.size() == 1);

@@ -46,15 +46,58 @@ TEST_CASE("each group has its own learning rate, which may change between steps"
   CHECK(b.to_vector<double>()[0] == -2.75);
 }
 
-TEST_CASE("each group can have its own gradient scale") {
-  Tensor a = zeros({2}).requires_grad_(), b = zeros({2}).requires_grad_();
-  SGD optimizer({GroupSpec{.params = {a}}, GroupSpec{.params = {b}}}, {.lr = 1});
-  a.set_grad(ones({2}));
-  b.set_grad(ones({2}));
-  optimizer.step(std::vector<double>{0.5, 0.25});
-  CHECK(a.to_vector<double>()[0] == -0.5);
-  CHECK(b.to_vector<double>()[0] == -0.25);
-  CHECK_THROWS_AS(optimizer.step(std::vector<double>{0.5}), Error);
+TEST_CASE("clip_each bounds the norm of each group, and clip after that the norm of all") {
+  const auto stepped = [](const StepOptions& options) {
+    Tensor a = zeros({2}).requires_grad_(), b = zeros({2}).requires_grad_();
+    SGD optimizer({GroupSpec{.params = {a}}, GroupSpec{.params = {b}}}, {.lr = 1});
+    a.set_grad(tensor({-3, -4}));
+    b.set_grad(tensor({-0.3, -0.4}));
+    CHECK(optimizer.step(options));
+    return std::vector<double>{a.to_vector<double>()[0], b.to_vector<double>()[0]};
+  };
+  // Within f32 of the exact quotients, and of clip_factor's 1e-6.
+  const auto check_near = [](const std::vector<double>& found, double a, double b) {
+    CHECK(found[0] == doctest::Approx(a).epsilon(3e-6));
+    CHECK(found[1] == doctest::Approx(b).epsilon(3e-6));
+  };
+  check_near(stepped({.clip_each = 1}), 3.0 / 5, 0.3);
+  check_near(stepped({.grad_scale = 2, .clip_each = 1}), 3.0 / 5, 0.6);
+  check_near(stepped({.clip = 1}), 3 / std::sqrt(25.25), 0.3 / std::sqrt(25.25));
+  check_near(stepped({.clip_each = 1, .clip = 0.5}), 0.5 * 3.0 / 5 / std::sqrt(1.25), 0.5 * 0.3 / std::sqrt(1.25));
+  check_near(stepped({.clip_each = 10, .clip = 10}), 3, 0.3);
+}
+
+TEST_CASE("a step is skipped when a gradient or the loss is not finite, and then nothing changes") {
+  for (const NamedFactory& kind : all_optimizers())
+    for (const bool bad_loss : {false, true}) {
+      CAPTURE(kind.name);
+      CAPTURE(bad_loss);
+      const Tensor w = parameter({5}, f16, 1);
+      const auto optimizer = kind.make({GroupSpec{.params = {w}}});
+      optimizer->use_masters();
+      GradScaler scaler({.scale = 8, .max_noskip = 2});
+      w.set_grad(ones({5}, f16));
+      CHECK(optimizer->step({.scaler = &scaler}));
+      const SavedState before = optimizer->state_dict();
+      const Tensor weights = w.clone();
+      if (bad_loss) {
+        CHECK_FALSE(optimizer->step({.must_be_finite = full({}, std::numeric_limits<double>::quiet_NaN())}));
+        CHECK(scaler.state().scale == 8);
+      } else {
+        w.set_grad(full({5}, std::numeric_limits<double>::infinity(), f16));
+        CHECK_FALSE(optimizer->step({.scaler = &scaler}));
+        CHECK(scaler.state().scale == 4);
+        CHECK(scaler.state().skipped == 1);
+      }
+      const SavedState after = optimizer->state_dict();
+      CHECK(after.numbers == before.numbers);
+      for (const auto& [name, tensor] : before.tensors) CHECK(same_bits(after.tensors.at(name), tensor));
+      CHECK(same_bits(w, weights));
+
+      w.set_grad(ones({5}, f16));
+      CHECK(optimizer->step({.scaler = &scaler, .must_be_finite = ones({})}));
+      CHECK(optimizer->groups()[0].entries[0].steps() == 2);
+    }
 }
 
 TEST_CASE("a frozen group and a parameter without gradient keep weights, state and step count") {
@@ -101,7 +144,7 @@ TEST_CASE("regrouping keeps masters and state with their parameters") {
             const Tensor master = optimizer->groups()[0].entries[1].master;
             optimizer->regroup({GroupSpec{.params = {w[2], w[1]}}, GroupSpec{.params = {w[0]}}});
             CHECK(optimizer->groups()[0].entries[1].master.is_same(master));
-            CHECK(optimizer->groups()[0].entries[1].steps == 3);
+            CHECK(optimizer->groups()[0].entries[1].steps() == 3);
             CHECK(optimizer->groups()[1].flat_master.defined() == flat);
           }
           for (unsigned i = 0; i < w.size(); ++i) set_gradient(w[i], 10 * step + i);
@@ -266,6 +309,6 @@ TEST_CASE("a parameter without elements is no trouble") {
     w.set_grad(zeros({0, 3}, f16));
     optimizer->step();
     CHECK(optimizer->grad_stats().sum_of_squares == 0);
-    CHECK(optimizer->groups()[0].entries[0].steps == 1);
+    CHECK(optimizer->groups()[0].entries[0].steps() == 1);
   }
 }

@@ -109,7 +109,7 @@ TEST_CASE("flat masters are one vector per group, 64-byte aligned, and change no
     for (std::size_t i = 0; i < group.entries.size(); ++i) {
       const Entry& entry = group.entries[i];
       const Entry& other = separate->groups()[0].entries[i];
-      CHECK(entry.steps == other.steps);
+      CHECK(entry.steps() == other.steps());
       CHECK(entry.has_master() == (entry.param.dtype() == f16));
       CHECK(entry.master.shares_storage(group.flat_master) == entry.has_master());
       if (entry.has_master()) CHECK(reinterpret_cast<std::uintptr_t>(entry.master.raw_data()) % 64 == 0);

@@ -1,9 +1,8 @@
-// The formulas of the optimizers, and the pass over memory that they share.
+// The pass over memory that all optimizers share; their formulas are in engine/optimizer_rules.h.
 //
 // A block at a time: the gradient is widened into a small buffer in the first-level cache, the update runs on
 // whole vectors, and the parameter is rounded on its way out. So weights, state and gradient cross the memory
-// bus once, whatever their types are. Every operation is rounded by itself (no fused multiply-add), so that
-// all instruction sets give the same bits.
+// bus once, whatever their types are.
 
 #include "engine/cpu/kernels/optimizer.h"
 
@@ -90,13 +89,12 @@ void write_block(const C* values, const FloatArray& array, std::int64_t i, std::
 }
 
 // --- the pass ---
-// `rule(w, g, s)` returns the new weights from the old ones, the scaled gradient and the states s[0 ...
-// kStates-1], which it updates.
+// `rule` gives the new weights from the old ones, the scaled gradient and the states s[0 ... kStates-1], which it updates.
 template <int kStates, class C, class Rule>
 void update(const UpdateWork& work, C* const (&states)[2], Rule rule, std::int64_t begin, std::int64_t end) {
   using V = typename Vector<C>::type;
   constexpr std::int64_t lanes = Vector<C>::lanes;
-  const C grad_scale = static_cast<C>(work.grad_scale);
+  const C grad_scale = static_cast<C>(work.control.grad_scale);
   const bool own_master = work.param.data == work.master.data;
   C gradient_buffer[kBlock], weight_buffer[kBlock];
 
@@ -108,7 +106,8 @@ void update(const UpdateWork& work, C* const (&states)[2], Rule rule, std::int64
       const std::int64_t valid = n - j < lanes ? n - j : lanes;
       V s[2] = {};
       for (int k = 0; k < kStates; ++k) s[k] = load_lanes(states[k] + i + j, valid);
-      const V w = rule(load_lanes(weights + j, valid), load_lanes(gradient + j, valid) * grad_scale, s);
+      const V w = rule(load_lanes(weights + j, valid), load_lanes(gradient + j, valid) * grad_scale, s,
+                       [](V x) { return square_root(x); });
       for (int k = 0; k < kStates; ++k) store_lanes(states[k] + i + j, s[k], valid);
       store_lanes(weights + j, w, valid);
     }
@@ -118,95 +117,16 @@ void update(const UpdateWork& work, C* const (&states)[2], Rule rule, std::int64
   }
 }
 
-// --- the formulas; their sources are in optim/*.h ---
-template <class C>
-struct SgdRule {
-  C lr, weight_decay, momentum, fresh;
-  bool nesterov, first;
-
-  SgdRule(const UpdateWork& work, const SgdConstants& c)
-      : lr(static_cast<C>(work.lr)),
-        weight_decay(static_cast<C>(work.weight_decay)),
-        momentum(static_cast<C>(c.momentum)),
-        fresh(static_cast<C>(1 - c.dampening)),
-        nesterov(c.nesterov),
-        first(c.first) {}
-
-  template <class V>
-  HALFGRAD_INLINE V operator()(V w, V g, V* s) const {
-    if (weight_decay != 0) g = g + weight_decay * w;
-    if (momentum != 0) {
-      s[0] = first ? g : V(momentum * s[0] + fresh * g);
-      g = nesterov ? V(g + momentum * s[0]) : s[0];
-    }
-    return w - lr * g;
-  }
-};
-
-template <class C>
-struct AdamRule {
-  C weight_decay, keep, fresh1, beta2, fresh2, eps, step_size, root_correction2;
-  bool decoupled;
-
-  AdamRule(const UpdateWork& work, const AdamConstants& c)
-      : weight_decay(static_cast<C>(work.weight_decay)),
-        keep(static_cast<C>(1 - work.lr * work.weight_decay)),
-        fresh1(static_cast<C>(1 - c.beta1)),
-        beta2(static_cast<C>(c.beta2)),
-        fresh2(static_cast<C>(1 - c.beta2)),
-        eps(static_cast<C>(c.eps)),
-        step_size(static_cast<C>(work.lr / c.bias_correction1)),
-        root_correction2(static_cast<C>(__builtin_sqrt(c.bias_correction2))),
-        decoupled(c.decoupled) {}
-
-  template <class V>
-  HALFGRAD_INLINE V operator()(V w, V g, V* s) const {
-    if (weight_decay != 0) {
-      if (decoupled) {
-        w = w * keep;
-      } else {
-        g = g + weight_decay * w;
-      }
-    }
-    s[0] = s[0] + (g - s[0]) * fresh1;  // beta1 * s[0] + (1 - beta1) * g, written as PyTorch does it
-    s[1] = beta2 * s[1] + fresh2 * g * g;
-    return w - step_size * (s[0] / (square_root(s[1]) / root_correction2 + eps));
-  }
-};
-
-template <class C>
-struct RmspropRule {
-  C lr, weight_decay, alpha, fresh, eps, momentum;
-
-  RmspropRule(const UpdateWork& work, const RmspropConstants& c)
-      : lr(static_cast<C>(work.lr)),
-        weight_decay(static_cast<C>(work.weight_decay)),
-        alpha(static_cast<C>(c.alpha)),
-        fresh(static_cast<C>(1 - c.alpha)),
-        eps(static_cast<C>(c.eps)),
-        momentum(static_cast<C>(c.momentum)) {}
-
-  template <class V>
-  HALFGRAD_INLINE V operator()(V w, V g, V* s) const {
-    if (weight_decay != 0) g = g + weight_decay * w;
-    s[0] = alpha * s[0] + fresh * g * g;
-    V direction = g / (square_root(s[0]) + eps);
-    if (momentum != 0) direction = s[1] = momentum * s[1] + direction;
-    return w - lr * direction;
-  }
-};
-
 // --- entry points: choose the type of the arithmetic and the number of states ---
 template <template <class> class Rule, class Constants>
-void run(const UpdateWork& work, void* state0, void* state1, const Constants& constants, std::int64_t begin,
-         std::int64_t end) {
+void run(const UpdateWork& work, const Constants& constants, std::int64_t begin, std::int64_t end) {
   const auto run_in = [&](auto zero) {
     using C = decltype(zero);
-    C* const states[2] = {static_cast<C*>(state0), static_cast<C*>(state1)};
-    const Rule<C> rule(work, constants);
-    if (state1 != nullptr) {
+    C* const states[2] = {static_cast<C*>(work.state[0]), static_cast<C*>(work.state[1])};
+    const Rule<C> rule(work.control, constants, work.progress);
+    if (states[1] != nullptr) {
       update<2>(work, states, rule, begin, end);
-    } else if (state0 != nullptr) {
+    } else if (states[0] != nullptr) {
       update<1>(work, states, rule, begin, end);
     } else {
       update<0>(work, states, rule, begin, end);
@@ -217,21 +137,6 @@ void run(const UpdateWork& work, void* state0, void* state1, const Constants& co
   } else {
     run_in(0.0F);
   }
-}
-
-void sgd(const UpdateWork& work, void* momentum_buffer, const SgdConstants& constants, std::int64_t begin,
-         std::int64_t end) {
-  run<SgdRule>(work, momentum_buffer, nullptr, constants, begin, end);
-}
-
-void adam(const UpdateWork& work, void* exp_avg, void* exp_avg_sq, const AdamConstants& constants, std::int64_t begin,
-          std::int64_t end) {
-  run<AdamRule>(work, exp_avg, exp_avg_sq, constants, begin, end);
-}
-
-void rmsprop(const UpdateWork& work, void* square_avg, void* momentum_buffer, const RmspropConstants& constants,
-             std::int64_t begin, std::int64_t end) {
-  run<RmspropRule>(work, square_avg, momentum_buffer, constants, begin, end);
 }
 
 // --- statistics ---
@@ -276,6 +181,8 @@ void grad_stats(const FloatArray& grad, std::int64_t begin, std::int64_t end, do
 
 }  // namespace
 
-OptimizerKernels optimizer_kernels() { return {sgd, adam, rmsprop, grad_stats}; }
+OptimizerKernels optimizer_kernels() {
+  return {run<rules::SgdRule>, run<rules::AdamRule>, run<rules::RmspropRule>, grad_stats};
+}
 
 }  // namespace halfgrad::cpu::HALFGRAD_ISA
