@@ -80,6 +80,12 @@ void CachingAllocator::deallocate(void* address, std::size_t) noexcept {
   waiting_.push_back(std::move(waiting));
 }
 
+cudaStream_t CachingAllocator::stream_of(const void* address) const {
+  const std::lock_guard lock(mutex_);
+  const auto it = live_.find(const_cast<void*>(address));
+  return it == live_.end() ? nullptr : it->second.stream;
+}
+
 void CachingAllocator::used_on(void* address, cudaStream_t stream) {
   const std::lock_guard lock(mutex_);
   const auto it = live_.find(address);

@@ -37,6 +37,8 @@ class CachingAllocator final : public Allocator {
   /// Throws Error with the asked, live and cached bytes when memory is out, also after the cache was given back.
   void* allocate(std::size_t bytes, cudaStream_t stream);
   void deallocate(void* block, std::size_t bytes) noexcept override;
+  /// The stream that the block which begins here is for; null: no block begins here.
+  cudaStream_t stream_of(const void* block) const;
   /// Work that was put into `stream` uses the block, too: when it is returned, it is kept until that work is done.
   void used_on(void* block, cudaStream_t stream);
 
@@ -71,6 +73,21 @@ class CachingAllocator final : public Allocator {
   std::unordered_map<void*, Block> live_;
   std::vector<Waiting> waiting_;
   MemoryStats stats_;
+};
+
+/// Blocks of the same allocator for another stream than its own.
+class StreamAllocator final : public Allocator {
+ public:
+  StreamAllocator(CachingAllocator& all, cudaStream_t stream) : all_(all), stream_(stream) {}
+  void* allocate(std::size_t bytes) override { return all_.allocate(bytes, stream_); }
+  void deallocate(void* block, std::size_t bytes) noexcept override { all_.deallocate(block, bytes); }
+  MemoryStats stats() const override { return all_.stats(); }
+  void reset_peak() override { all_.reset_peak(); }
+  void empty_cache() override { all_.empty_cache(); }
+
+ private:
+  CachingAllocator& all_;
+  cudaStream_t stream_;
 };
 
 }  // namespace halfgrad::cuda

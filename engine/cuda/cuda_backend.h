@@ -1,13 +1,15 @@
 #pragma once
 // The GPU's side of the seam. Each group of methods is in the file of its name: elementwise.cpp and others make plans of
-// views, which the kernels in the .cu files run; gemm.cpp calls cuBLAS, conv.cpp, batch_norm.cpp and pool.cpp call cuDNN; what
-// later kernels are missing is in not_yet.cpp; the rest is in cuda_backend.cpp.
+// views, which the kernels in the .cu files run; gemm.cpp calls cuBLAS, conv.cpp, batch_norm.cpp and pool.cpp call cuDNN;
+// graph.cpp captures work; the rest is in cuda_backend.cpp.
 
 #include <memory>
 #include <mutex>
+#include <optional>
 
 #include "engine/backend.h"
 #include "engine/cuda/allocator.h"
+#include "engine/cuda/pinned.h"
 #include "engine/cuda/runtime.h"
 
 namespace halfgrad {
@@ -28,6 +30,8 @@ class CudaBackend final : public Backend {
 
   void copy_from_host(void* to, const void* from, std::size_t bytes) override;
   void copy_to_host(void* to, const void* from, std::size_t bytes) override;
+  std::unique_ptr<Download> download(const void* from, std::size_t bytes) override;
+  Allocator& upload_allocator() override { return upload_allocator_; }
 
   void unary(int op, const double* params, DType compute, const View& y, const View& x) override;
   void unary_backward(int op, const double* params, const View& dx, const View& dy, const View& x,
@@ -74,13 +78,14 @@ class CudaBackend final : public Backend {
 
   void random(Distribution kind, const View& y, double a, double b, std::uint64_t seed, std::uint64_t offset) override;
 
-  void grad_stats(const View& stats, const View& g) override;
-  void sgd_step(const OptimizerStep&, const View& momentum_buffer, double momentum, double dampening, bool nesterov,
-                bool first) override;
-  void adam_step(const OptimizerStep&, const View& exp_avg, const View& exp_avg_sq, double beta1, double beta2,
-                 double eps, std::int64_t step, bool decoupled) override;
-  void rmsprop_step(const OptimizerStep&, const View& square_avg, const View& momentum_buffer, double alpha, double eps,
-                    double momentum) override;
+  void grad_stats(GradStats* stats, std::int64_t groups, std::span<const GroupedGrad> grads) override;
+  void decide_step(GroupControl* control, std::int64_t groups, const GradStats* stats, LossScaler* scaler,
+                   const StepRule& rule, const double* loss, std::span<std::int64_t* const> steps) override;
+  void sgd_step(std::span<const OptimizerStep> steps, const GroupControl* control, double dampening,
+                bool nesterov) override;
+  void adam_step(std::span<const OptimizerStep> steps, const GroupControl* control, double eps,
+                 bool decoupled) override;
+  void rmsprop_step(std::span<const OptimizerStep> steps, const GroupControl* control, double eps) override;
 
   void synchronize() override;
 
@@ -96,10 +101,14 @@ class CudaBackend final : public Backend {
   const int index_;
   const int multiprocessors_;
   const cuda::Stream stream_;
+  const cuda::Stream upload_stream_;  // copies that run beside the work of the other
   cuda::CachingAllocator allocator_;
   std::once_flag blas_once_, dnn_once_;
   std::unique_ptr<cuda::Blas> blas_;
   std::unique_ptr<cuda::Dnn> dnn_;
+  cuda::StreamAllocator upload_allocator_;
+  cuda::PinnedPool pinned_;
+  std::optional<Storage> blocks_done_;  // a counter of optimizer.cu, 0 between launches
 };
 
 }  // namespace halfgrad

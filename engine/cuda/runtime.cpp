@@ -55,6 +55,8 @@ bool Event::passed() const {
   return true;
 }
 
+void Event::wait() const { HALFGRAD_CUDA(cudaEventSynchronize(event_)); }
+
 Stream::Stream() { HALFGRAD_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)); }
 Stream::~Stream() { cudaStreamDestroy(stream_); }
 void Stream::wait_for(const Stream& other) {

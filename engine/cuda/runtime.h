@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 
 #include <string>
+#include <utility>
 
 /// Calls the CUDA runtime and throws Error, which names the call, unless it succeeds:
 /// `HALFGRAD_CUDA(cudaStreamSynchronize(stream))`.
@@ -43,12 +44,17 @@ class Event {
   ~Event();
   Event(Event&& other) noexcept : event_(other.event_) { other.event_ = nullptr; }
   Event(const Event&) = delete;
+  Event& operator=(Event&& other) noexcept {
+    std::swap(event_, other.event_);
+    return *this;
+  }
   Event& operator=(const Event&) = delete;
-  Event& operator=(Event&&) = delete;
 
   void record(cudaStream_t stream);
   /// The work before the recorded point is done (or nothing was recorded).
   bool passed() const;
+  /// Returns when it is.
+  void wait() const;
   cudaEvent_t get() const { return event_; }
 
  private:

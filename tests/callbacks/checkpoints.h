@@ -40,7 +40,7 @@ inline Outcome outcome(Learner& learn) {
     for (const auto& [name, tensor] : optimizer.tensors) all[prefix + name] = tensor.to(f64).to_vector<double>();
     for (const auto& [name, number] : optimizer.numbers) all[prefix + name] = {number};
     if (const MixedPrecision* precision = learn.mixed_precision()) {
-      const LossScaler& scaler = precision->scaler(i);
+      const LossScaler scaler = precision->scaler(i);
       all[prefix + "scaler"] = {scaler.scale, static_cast<double>(scaler.noskip), static_cast<double>(scaler.skipped)};
     }
   }

@@ -66,8 +66,8 @@ struct SmallGAN {
   }
   optim::Optimizer& gen_opt() { return *learn.optimizers()[GANTrainer::gen_optimizer]; }
   optim::Optimizer& critic_opt() { return *learn.optimizers()[GANTrainer::critic_optimizer]; }
-  const LossScaler& gen_scaler() { return learn.mixed_precision()->scaler(GANTrainer::gen_optimizer); }
-  const LossScaler& critic_scaler() { return learn.mixed_precision()->scaler(GANTrainer::critic_optimizer); }
+  LossScaler gen_scaler() { return learn.mixed_precision()->scaler(GANTrainer::gen_optimizer); }
+  LossScaler critic_scaler() { return learn.mixed_precision()->scaler(GANTrainer::critic_optimizer); }
 
   nn::Sequential generator, critic;
   GANLearner learn;

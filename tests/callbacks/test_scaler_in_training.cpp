@@ -113,7 +113,7 @@ void check_case(const Case& c, bool flat) {
   learn.fit(1);
 
   const Outcome expected = by_hand(c, batches);
-  const LossScaler& scaler = learn.mixed_precision()->scaler();
+  const LossScaler scaler = learn.mixed_precision()->scaler();
   CHECK(scaler.scale == expected.scale);
   CHECK(scaler.skipped == expected.skipped);
   if (c.dynamic) CHECK(scaler.noskip == expected.noskip);

@@ -224,9 +224,7 @@ TEST_CASE("TerminateOnNaN remembers how long it has been in a resumed run") {
   stage.learn.to_fp16();
   TerminateOnNaN first({.patience = 3}), resumed({.patience = 3});
   const auto bad_batch = [&](Callback& callback) {
-    stage.learn.state.train = true;
-    stage.learn.state.last_loss = full({}, NAN);
-    callback.on_batch_end(stage.learn);
+    callback.on_loss_known(stage.learn, {.loss = NAN});
     return stage.learn.state.stop_training;
   };
   first.on_train_begin(stage.learn);

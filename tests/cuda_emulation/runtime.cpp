@@ -1,5 +1,6 @@
 // The CUDA runtime but for streams (stream.cpp): devices, errors, memory and copies.
 
+#include <cstdlib>
 #include <cstring>
 
 #include "cuda_emulation.h"
@@ -90,6 +91,18 @@ cudaError_t cudaFree(void* address) {
   if (!address) return cudaSuccess;
   finish_all_streams();
   return result(release(address) ? cudaSuccess : cudaErrorInvalidValue);
+}
+
+// Host memory needs nothing here; it is "pinned" for the sake of speed.
+cudaError_t cudaMallocHost(void** address, std::size_t bytes) {
+  *address = std::malloc(bytes);
+  return result(*address ? cudaSuccess : cudaErrorMemoryAllocation);
+}
+cudaError_t cudaFreeHost(void* address) {
+  const std::lock_guard lock(everything());
+  finish_all_streams();
+  std::free(address);
+  return cudaSuccess;
 }
 
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {

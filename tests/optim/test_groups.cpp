@@ -72,7 +72,7 @@ TEST_CASE("a step is skipped when a gradient or the loss is not finite, and then
     for (const bool bad_loss : {false, true}) {
       CAPTURE(kind.name);
       CAPTURE(bad_loss);
-      const Tensor w = parameter({5}, f16, 1);
+      Tensor w = parameter({5}, f16, 1);
       const auto optimizer = kind.make({GroupSpec{.params = {w}}});
       optimizer->use_masters();
       GradScaler scaler({.scale = 8, .max_noskip = 2});
