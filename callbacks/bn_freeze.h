@@ -11,6 +11,7 @@ class BnFreeze : public Callback {
  public:
   /// At every batch, since parameters may be unfrozen, and a validation in between puts all modules back into training.
   void on_batch_begin(Learner& learn) override;
+  InGraph in_graph() const override { return InGraph::watches; }
 };
 
 }  // namespace halfgrad

@@ -39,10 +39,10 @@ struct TrainingState {
 
   // what mixed precision and clipping do to the numbers on their way; nothing in plain training, and again at
   // each batch
-  Tensor loss_scale = {};       ///< backward differentiates last_loss times this; undefined: 1
+  Tensor loss_scale = {};        ///< backward differentiates last_loss times this; undefined: 1
   optim::StepOptions step = {};  ///< for the optimizer
 
-  bool skip_bwd = false;   ///< no backward for this batch
+  bool skip_bwd = false;  ///< no backward for this batch
   /// No optimizer step. After the step, on a CPU: none was made, also when a gradient was not finite. A GPU keeps that to
   /// itself.
   bool skip_step = false;
@@ -84,6 +84,14 @@ class Callback {
   virtual void on_epoch_end(Learner&) {}
   /// Always the last event of a run; `error` is what ended it early, or null.
   virtual void on_train_end(Learner&, std::exception_ptr /*error*/) {}
+
+  /// How the callback takes part in a step that is captured as a CUDA graph, see Learner::capture_step.
+  enum class InGraph {
+    refuses,  ///< it decides something on the host in each step, or nobody has thought about it: the default
+    watches,  ///< what it does in a step is on the host alone, such as to set a learning rate: it does so at each batch
+    is_part,  ///< from on_batch_begin to on_backward_end it does the same to tensors in each step: captured with it
+  };
+  virtual InGraph in_graph() const { return InGraph::refuses; }
 
   /// Learner::lr_find leaves out callbacks that say no: what watches a real run, writes files or stops it.
   virtual bool in_lr_find() const { return true; }

@@ -23,6 +23,7 @@ class CSVLogger : public Callback {
   void on_epoch_end(Learner& learn) override { write(learn); }
   SavedState save_state() const override;
   void load_state(const SavedState& state) override;
+  InGraph in_graph() const override { return InGraph::watches; }
 
  private:
   void write(const Learner& learn) const;

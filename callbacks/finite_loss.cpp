@@ -43,7 +43,8 @@ void FiniteLoss::on_batch_end(Learner& learn) {
       check(all_finite(s.last_input[i]),
             "training: input {} of batch {} of epoch {} holds a value that is inf or NaN; mend the data", i,
             failed.num_batch, failed.epoch);
-  fail("training: the loss is {} in batch {} of epoch {}{}", failed.loss, failed.num_batch, failed.epoch,
+  fail("training: the loss is {} in batch {} of epoch {}{}", std::isnan(failed.loss) ? NAN : failed.loss,
+       failed.num_batch, failed.epoch,
        failed.num_batch == s.num_batch ? " though its inputs are finite; try a smaller learning rate"
                                        : "; try a smaller learning rate, and look at the data");
 }

@@ -21,6 +21,7 @@ class FiniteLoss : public Callback {
   void on_backward_begin(Learner& learn) override;
   void on_batch_end(Learner& learn) override;
   void on_epoch_end(Learner& learn) override;
+  InGraph in_graph() const override { return InGraph::is_part; }
 
  private:
   std::optional<KnownLoss> failed_;

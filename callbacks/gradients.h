@@ -14,6 +14,7 @@ class GradientClipping : public Callback {
   /// After the callbacks that set gradients.
   int order() const override { return 997; }
   void on_backward_begin(Learner& learn) override;
+  InGraph in_graph() const override { return InGraph::is_part; }
 
  private:
   double clip_;

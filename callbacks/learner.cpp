@@ -15,6 +15,10 @@ namespace halfgrad {
 
 // --- the training loop -------------------------------------------------------------------------------------
 
+namespace {
+constexpr int kWarmUpSteps = 2;  // before a step is captured: they make state, load kernels and choose algorithms
+}
+
 void Learner::fit(int epochs) { run(epochs, options_.lr, options_.wd); }
 
 void Learner::fit(int epochs, LearningRates lr, std::optional<double> wd) { run(epochs, lr, wd ? wd : options_.wd); }
@@ -50,6 +54,8 @@ void Learner::train_epoch() {
   state.num_batch = position_->batch;
   fire(&Callback::on_epoch_begin);
   if (resumed_) continue_run();  // in the middle of this epoch
+  captured_.reset();             // between epochs layers may have been frozen, weights moved
+  steps_to_warm_up_ = kWarmUpSteps;
   data_.train.set_epoch(position_->loader_epoch, position_->batch);
   for (const data::Batch& batch : data_.train) {
     train_batch(batch);
@@ -63,6 +69,21 @@ void Learner::train_epoch() {
 
 void Learner::train_batch(const data::Batch& batch) {
   in_step_ = true;
+  const data::Batch uploaded = on_device(batch);
+  if (is_captured(uploaded)) {
+    captured_step(uploaded);
+  } else {
+    step(uploaded);
+  }
+  fire(&Callback::on_step_end);
+  if (!state.skip_zero) zero_grad();
+  in_step_ = false;
+  ++position_->batch;
+  ++position_->iteration;
+  fire(&Callback::on_batch_end);
+}
+
+void Learner::step(const data::Batch& batch) {
   forward(batch);
   state.last_loss = loss();
   losses_.add(state.last_loss, state.epoch, state.num_batch);
@@ -71,12 +92,6 @@ void Learner::train_batch(const data::Batch& batch) {
   if (!state.skip_bwd) state.last_loss.backward(state.loss_scale);
   fire(&Callback::on_backward_end);
   if (!state.skip_step) state.skip_step = !optimizer().step(state.step);
-  fire(&Callback::on_step_end);
-  if (!state.skip_zero) zero_grad();
-  in_step_ = false;
-  ++position_->batch;
-  ++position_->iteration;
-  fire(&Callback::on_batch_end);
 }
 
 void Learner::take_losses(bool wait) {
@@ -86,17 +101,24 @@ void Learner::take_losses(bool wait) {
   }
 }
 
-void Learner::forward(const data::Batch& batch) {
+data::Batch Learner::on_device(const data::Batch& batch) const {
   const Device device = optimizer().groups().front().entries.front().param.device();
-  const auto on_device = [&](Tensors tensors) {
-    for (Tensor& x : tensors) x = x.to(device);
-    return tensors;
-  };
-  state.last_input = on_device(batch.inputs);
-  state.last_target = on_device(batch.targets);
+  data::Batch uploaded = batch;
+  for (Tensors* tensors : {&uploaded.inputs, &uploaded.targets})
+    for (Tensor& x : *tensors) x = x.to(device);
+  return uploaded;
+}
+
+void Learner::begin_batch(const data::Batch& batch) {
+  state.last_input = batch.inputs;
+  state.last_target = batch.targets;
   state.loss_scale = {};
   state.step = {};
   state.skip_bwd = state.skip_step = state.skip_zero = state.stop_epoch = false;
+}
+
+void Learner::forward(const data::Batch& batch) {
+  begin_batch(batch);
   fire(&Callback::on_batch_begin);
   state.last_output = model_(state.last_input);
   fire(&Callback::on_loss_begin);
@@ -134,7 +156,7 @@ std::vector<double> Learner::validate(data::DataLoader& loader) {
   Evaluating guard(*this);
   MetricAverages averages(options_.metrics);
   for (const data::Batch& batch : loader) {
-    forward(batch);
+    forward(on_device(batch));
     state.last_loss = loss();
     averages.add(state.last_loss.item(), state.last_output, state.last_target.front());
     fire(&Callback::on_batch_end);
@@ -177,6 +199,7 @@ void Learner::end_run(std::exception_ptr error) {
   if (std::exchange(in_step_, false)) position_.reset();  // there is no going on from half a step
   resumed_.reset();
   losses_.clear();
+  captured_.reset();
   zero_grad();
   for (const CallbackPtr& callback : std::vector(callbacks_)) {
     try {
@@ -186,6 +209,61 @@ void Learner::end_run(std::exception_ptr error) {
     }
   }
   if (error) std::rethrow_exception(error);
+}
+
+// --- a step as a CUDA graph --------------------------------------------------------------------------------
+
+Learner& Learner::capture_step(bool on) {
+  const Device device = optimizer().groups().front().entries.front().param.device();
+  check(!on || !device.is_cpu(),
+        "capture_step: the model is on {}, and only a GPU has CUDA graphs; move it there, or leave this out", device);
+  captured_.reset();
+  capture_ = on;
+  return *this;
+}
+
+bool Learner::is_captured(const data::Batch& batch) {
+  if (!capture_) return false;
+  if (captured_) return captured_->takes(batch);
+  for (const CallbackPtr& callback : callbacks_)
+    check(callback->in_graph() != Callback::InGraph::refuses,
+          "capture_step: the callback {} cannot take part in a captured step; leave one of the two out, or override "
+          "in_graph() if it only watches",
+          callback->name());
+  return steps_to_warm_up_-- <= 0;
+}
+
+void Learner::captured_step(const data::Batch& batch) {
+  using enum Callback::InGraph;
+  begin_batch(batch);
+  fire(&Callback::on_batch_begin, watches);  // schedules set the rates
+  optimizer().write_hyperparameters();
+  if (!captured_) {
+    captured_ = std::make_unique<CapturedStep>(batch, batch.inputs.front().device(), [this](const data::Batch& memory) {
+      state.last_input = memory.inputs;
+      state.last_target = memory.targets;
+      fire(&Callback::on_batch_begin, is_part);
+      state.last_output = model_(state.last_input);
+      fire(&Callback::on_loss_begin, is_part);
+      const Tensor loss = state.last_loss = this->loss();
+      fire(&Callback::on_backward_begin, is_part);
+      state.last_loss.backward(state.loss_scale);
+      fire(&Callback::on_backward_end, is_part);
+      optimizer().step(state.step);
+      return loss.detach();
+    });
+  }
+  captured_->replay(batch);
+  state.last_loss = captured_->loss;
+  losses_.add(state.last_loss, state.epoch, state.num_batch);
+  take_losses(false);
+  for (const auto event : {&Callback::on_loss_begin, &Callback::on_backward_begin, &Callback::on_backward_end})
+    fire(event, watches);
+}
+
+void Learner::fire(void (Callback::*event)(Learner&), Callback::InGraph kind) {
+  for (const CallbackPtr& callback : std::vector(callbacks_))
+    if (callback->in_graph() == kind) (callback.get()->*event)(*this);
 }
 
 void Learner::fire(void (Callback::*event)(Learner&)) {
@@ -239,7 +317,7 @@ void Learner::fit_with(CallbackPtr schedule, int epochs, const LearningRates& lr
 
 Tensor Learner::predict(const Tensors& inputs) {
   Evaluating guard(*this);
-  forward({.inputs = inputs, .targets = {}});
+  forward(on_device({.inputs = inputs, .targets = {}}));
   return state.last_output;
 }
 
@@ -247,7 +325,7 @@ std::pair<Tensor, Tensor> Learner::get_preds(data::DataLoader& loader) {
   Evaluating guard(*this);
   Tensors outputs, targets;
   for (const data::Batch& batch : loader) {
-    forward(batch);
+    forward(on_device(batch));
     outputs.push_back(state.last_output);
     if (!state.last_target.empty()) targets.push_back(state.last_target.front());
   }

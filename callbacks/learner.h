@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "callbacks/callback.h"
+#include "callbacks/captured_step.h"
 #include "callbacks/interpret.h"
 #include "callbacks/lr_finder.h"
 #include "callbacks/metrics.h"
@@ -117,6 +118,13 @@ class Learner {
   /// when a parameter is in two of them.
   void set_optimizers(std::vector<std::unique_ptr<optim::Optimizer>> optimizers);
 
+  /// From now on training steps run as a CUDA graph: forward, backward, loss scaling and optimizer of a batch are asked for
+  /// with a single call, which helps where kernels are short. The first batches of a fit run as usual, to warm up; so does
+  /// a batch of another shape. The numbers are the same, bit for bit. Within a captured step no code of the model or the
+  /// callbacks runs on the host: state.last_output stays that of the capture, and layers must not depend on anything but
+  /// tensors. Error when the model is not on a GPU, or when a callback cannot take part (Callback::in_graph).
+  Learner& capture_step(bool on = true);
+
   // --- checkpoints ---
   /// Writes everything to one safetensors file: weights, masters, optimizer state, loss scales, where the run is, random
   /// numbers and the state of the callbacks. At any moment the file is whole: the old one or the new one. Inside of a run
@@ -151,10 +159,19 @@ class Learner {
 
  private:
   void fire(void (Callback::*event)(Learner&));
+  /// For these callbacks only.
+  void fire(void (Callback::*event)(Learner&), Callback::InGraph kind);
   /// Tells everyone of the losses that have come, or waits for them all.
   void take_losses(bool wait);
   void train_epoch();
   void train_batch(const data::Batch& batch);
+  /// From on_batch_begin to the optimizer's step.
+  void step(const data::Batch& batch);
+  /// The same by replaying a graph, which is captured if the batch is the first after the warm-up.
+  void captured_step(const data::Batch& batch);
+  bool is_captured(const data::Batch& batch);
+  data::Batch on_device(const data::Batch& batch) const;
+  void begin_batch(const data::Batch& batch);
   /// on_batch_begin, the model, on_loss_begin.
   void forward(const data::Batch& batch);
   Tensor loss() const;
@@ -192,6 +209,9 @@ class Learner {
   LossReader losses_;
   Smoother smoother_;
   std::optional<RunPosition> position_;        // none before the first fit
+  bool capture_ = false;                       // capture_step() was asked for
+  int steps_to_warm_up_ = 0;                   // before one is captured
+  std::unique_ptr<CapturedStep> captured_;     // of this epoch
   bool in_step_ = false;                       // a training batch has begun, its step is not done
   std::shared_ptr<const Checkpoint> resumed_;  // what the next fit goes on from
 };

@@ -5,7 +5,8 @@ namespace halfgrad {
 void LossReader::add(const Tensor& loss, int epoch, std::int64_t num_batch) {
   check(loss.numel() == 1 && is_floating(loss.dtype()), "Learner: the loss is {}; expected one number of a float dtype",
         loss);
-  coming_.push_back({backend_for(loss.device()).download(loss.raw_data(), size_of(loss.dtype())), loss.dtype(),
+  coming_.push_back({backend_for(loss.device()).download(loss.raw_data(), size_of(loss.dtype())),
+                     loss.dtype(),
                      {.loss = 0, .epoch = epoch, .num_batch = num_batch}});
 }
 

@@ -40,6 +40,7 @@ class LRFinder : public Callback {
   void on_loss_known(Learner& learn, const KnownLoss& known) override;
 
   LrFindResult result() const;
+  InGraph in_graph() const override { return InGraph::watches; }
 
  private:
   LrFindOptions options_;

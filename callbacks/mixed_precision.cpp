@@ -125,7 +125,8 @@ void MixedPrecision::on_backward_end(Learner& learn) {
   steps_ = !learn.state.skip_step;  // not while gradients are being accumulated
   step.scaler = &scalers_[learn.active_optimizer()];
   if (options_.clip && options_.clip_per_group) step.clip_each = options_.clip;
-  if (options_.clip && !options_.clip_per_group) step.clip = std::min(step.clip.value_or(*options_.clip), *options_.clip);
+  if (options_.clip && !options_.clip_per_group)
+    step.clip = std::min(step.clip.value_or(*options_.clip), *options_.clip);
 }
 
 void MixedPrecision::on_step_end(Learner& learn) {

@@ -59,6 +59,7 @@ class MixedPrecision : public Callback {
   LossScaler scaler(std::size_t optimizer = 0) const { return scalers_[optimizer].state(); }
   /// For a checkpoint that is loaded.
   void set_scaler(const LossScaler& scaler, std::size_t optimizer = 0) { scalers_[optimizer].set_state(scaler); }
+  InGraph in_graph() const override { return InGraph::is_part; }
 
  private:
   /// Error after too many skipped steps in a row, as soon as the host knows of them.

@@ -21,6 +21,7 @@ class Progress : public Callback {
   /// After the Recorder, whose table line it prints.
   int order() const override { return -5; }
   bool in_lr_find() const override { return false; }
+  InGraph in_graph() const override { return InGraph::watches; }
   void on_train_begin(Learner& learn) override;
   void on_epoch_begin(Learner& learn) override;
   void on_batch_end(Learner& learn) override;

@@ -52,6 +52,7 @@ class Recorder : public Callback {
   void on_loss_known(Learner& learn, const KnownLoss& known) override;
   void on_backward_begin(Learner& learn) override;
   void on_epoch_end(Learner& learn) override;
+  InGraph in_graph() const override { return InGraph::watches; }
   SavedState save_state() const override;
   void load_state(const SavedState& state) override;
 

@@ -72,6 +72,7 @@ class PhaseScheduler : public Callback {
   void on_train_end(Learner& learn, std::exception_ptr error) override;
   SavedState save_state() const override;
   void load_state(const SavedState& state) override;
+  InGraph in_graph() const override { return InGraph::watches; }
 
  private:
   /// Of each phase, in batches, in a run of so many.

@@ -13,6 +13,7 @@ class StopAfterNBatches : public Callback {
   }
 
   bool in_lr_find() const override { return false; }
+  InGraph in_graph() const override { return InGraph::watches; }
   void on_batch_end(Learner& learn) override {
     TrainingState& s = learn.state;
     if (s.train && s.iteration + 1 >= n_) s.stop_epoch = s.stop_training = s.skip_validate = true;

@@ -27,6 +27,7 @@ class TrackerCallback : public Callback {
 
   /// Of this run so far: infinite before the first epoch's end.
   double best() const { return best_; }
+  InGraph in_graph() const override { return InGraph::watches; }
 
  protected:
   TrackerCallback(std::string monitor, TrackMode mode, double min_delta = 0);
@@ -119,6 +120,7 @@ class TerminateOnNaN : public Callback {
 
   /// Has it ended the last run?
   bool terminated() const { return terminated_; }
+  InGraph in_graph() const override { return InGraph::watches; }
 
  private:
   TerminateOnNaNOptions options_;

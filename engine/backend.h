@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -84,6 +85,14 @@ struct OptimizerStep {
 struct GroupedGrad {
   View grad;  ///< dense, any float dtype
   int group = 0;
+};
+
+/// Work that a GPU was told once and does again and again, as one CUDA graph: see Backend::capture.
+class CapturedWork {
+ public:
+  virtual ~CapturedWork() = default;
+  /// Puts all of it into the queue. Random numbers are those of this seed, from this counter on.
+  virtual void replay(std::uint64_t seed, std::uint64_t offset) = 0;
 };
 
 /// A copy on its way from a device to the host.
@@ -206,6 +215,15 @@ class Backend {
   virtual void adam_step(std::span<const OptimizerStep> steps, const GroupControl* control, double eps,
                          bool decoupled) = 0;
   virtual void rmsprop_step(std::span<const OptimizerStep> steps, const GroupControl* control, double eps) = 0;
+
+  /// Records what `work` asks of this device, without doing it. `work` must not wait for the device, nor bring host memory
+  /// to it; tensors that it makes keep their memory for the replays. It may read tensors from outside, which must live as
+  /// long as the result. `offset` is where the generator of random numbers stands. Error on a device that has no graphs.
+  virtual std::unique_ptr<CapturedWork> capture(const std::function<void()>& work, std::uint64_t offset) = 0;
+
+  /// out = index (i32 or i64) as i64, dense and row-major, every number in [0, size). Error for one that is not, with the
+  /// name of the op; a GPU reports it when somebody waits for its results, and writes 0 in its place.
+  virtual void check_index(const char* op, const View& out, const View& index, std::int64_t size) = 0;
 
   /// Waits until everything asked for so far is done (a no-op on a CPU).
   virtual void synchronize() = 0;

@@ -28,8 +28,8 @@ Tensor detail::empty_from(Allocator& allocator, const Shape& shape, const Stride
   impl->shape = shape;
   impl->strides = strides;
   impl->dtype = dtype;
-  impl->storage = std::make_shared<Storage>(allocator, device,
-                                            is_empty ? 0 : static_cast<std::size_t>(last + 1) * size_of(dtype));
+  impl->storage =
+      std::make_shared<Storage>(allocator, device, is_empty ? 0 : static_cast<std::size_t>(last + 1) * size_of(dtype));
   return Tensor(std::move(impl));
 }
 

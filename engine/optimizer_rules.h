@@ -31,6 +31,17 @@ struct RmspropConstants {
   double eps = 0;
 };
 
+/// base^n for n >= 0, by squaring: the same bits everywhere, which the power functions of processors do not give. Its
+/// relative error is at most 2 n 2^-53, as of n products.
+constexpr double power(double base, std::int64_t n) {
+  double result = 1;
+  for (; n > 0; n /= 2) {
+    if (n % 2 != 0) result *= base;
+    base *= base;
+  }
+  return result;
+}
+
 /// What a rule must know of one parameter.
 struct Progress {
   std::int64_t step = 1;  ///< this one's number, from 1
@@ -77,8 +88,8 @@ struct AdamRule {
         beta2(static_cast<C>(g.beta2)),
         fresh2(static_cast<C>(1 - g.beta2)),
         eps(static_cast<C>(c.eps)),
-        step_size(static_cast<C>(g.lr / (1 - std::pow(g.momentum, static_cast<double>(p.step))))),
-        root_correction2(static_cast<C>(std::sqrt(1 - std::pow(g.beta2, static_cast<double>(p.step))))),
+        step_size(static_cast<C>(g.lr / (1 - power(g.momentum, p.step)))),
+        root_correction2(static_cast<C>(std::sqrt(1 - power(g.beta2, p.step)))),
         decoupled(c.decoupled) {}
 
   template <class V, class Root>

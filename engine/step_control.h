@@ -70,10 +70,10 @@ inline constexpr double kNoClip = 1e300;
 
 /// How decide() is to decide.
 struct StepRule {
-  double grad_scale = 1;        ///< gradients are multiplied by it, beside what follows
-  double clip_each = kNoClip;   ///< the largest L2 norm of the true gradients of each group
-  double clip_all = kNoClip;    ///< and then of all of them together
-  bool needs_finite = false;    ///< skip the step when a gradient, or their norm as a float, is not finite
+  double grad_scale = 1;       ///< gradients are multiplied by it, beside what follows
+  double clip_each = kNoClip;  ///< the largest L2 norm of the true gradients of each group
+  double clip_all = kNoClip;   ///< and then of all of them together
+  bool needs_finite = false;   ///< skip the step when a gradient, or their norm as a float, is not finite
 
   constexpr bool needs_stats() const { return needs_finite || clip_each < kNoClip || clip_all < kNoClip; }
 };

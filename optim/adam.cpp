@@ -32,9 +32,7 @@ AdamW::AdamW(const std::vector<GroupSpec>& groups, AdamWOptions options)
     : Adam("AdamW", groups, adam_options(options), true) {}
 AdamW::AdamW(const Tensors& params, AdamWOptions options) : AdamW(std::vector{GroupSpec{.params = params}}, options) {}
 
-std::array<std::string, 2> Adam::state_names(const ParamGroup&) const {
-  return {"exp_avg", "exp_avg_sq"};
-}
+std::array<std::string, 2> Adam::state_names(const ParamGroup&) const { return {"exp_avg", "exp_avg_sq"}; }
 
 void Adam::update(Backend& backend, std::span<const OptimizerStep> steps, const GroupControl* control) const {
   backend.adam_step(steps, control, eps_, decoupled_);

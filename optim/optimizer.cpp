@@ -77,14 +77,14 @@ bool Optimizer::step(const StepOptions& options) {
     std::vector<OptimizerStep> steps;
     steps.reserve(stepped_.size());
     for (const Stepped& s : stepped_) {
-      OptimizerStep& step = steps.emplace_back(
-          OptimizerStep{.param = s.param.view_of_data(),
-                        .master = s.master.view_of_data(),
-                        .grad = s.grad.view_of_data(),
-                        .state = {},
-                        .group = static_cast<int>(s.group),
-                        .steps = static_cast<const std::int64_t*>(s.entry->step_count.raw_data()),
-                        .state_made_at = s.entry->state_made_at});
+      OptimizerStep& step =
+          steps.emplace_back(OptimizerStep{.param = s.param.view_of_data(),
+                                           .master = s.master.view_of_data(),
+                                           .grad = s.grad.view_of_data(),
+                                           .state = {},
+                                           .group = static_cast<int>(s.group),
+                                           .steps = static_cast<const std::int64_t*>(s.entry->step_count.raw_data()),
+                                           .state_made_at = s.entry->state_made_at});
       std::size_t i = 0;
       for (const std::string& name : state_names(groups_[s.group]))
         if (View& view = step.state[i++]; !name.empty()) view = s.entry->state.at(name).view_of_data();
@@ -123,10 +123,8 @@ void Optimizer::collect() {
 void Optimizer::write_hyperparameters() {
   std::vector<GroupControl> control;
   for (const ParamGroup& group : groups_)
-    control.push_back({.lr = group.lr,
-                       .weight_decay = group.weight_decay,
-                       .momentum = group.momentum,
-                       .beta2 = group.beta2});
+    control.push_back(
+        {.lr = group.lr, .weight_decay = group.weight_decay, .momentum = group.momentum, .beta2 = group.beta2});
   const bool in_place = control_.defined() && control_.device() == device_ && written_.size() == control.size();
   if (in_place && written_ == control) return;
   if (!in_place) {

@@ -67,7 +67,7 @@ class GANTrainer : public Callback {
   GANModule& gan_;
   GANTrainerOptions options_;
   Smoother gen_smoother_, critic_smoother_;
-  std::deque<bool> turns_;  // of the batches whose loss is not known yet: the generator's or not
+  std::deque<bool> turns_;                    // of the batches whose loss is not known yet: the generator's or not
   Tensors gen_trainable_, critic_trainable_;  // in a run: what the user has not frozen
   Tensor last_gen_;
 };

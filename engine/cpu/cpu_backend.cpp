@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "engine/cpu/allocator.h"
+#include "engine/error.h"
 
 namespace halfgrad {
 
@@ -22,6 +23,10 @@ std::unique_ptr<Download> CpuBackend::download(const void* from, std::size_t byt
   const char* const begin = static_cast<const char*>(from);
   copy->bytes.assign(begin, begin + bytes);
   return copy;
+}
+
+std::unique_ptr<CapturedWork> CpuBackend::capture(const std::function<void()>&, std::uint64_t) {
+  fail("capture: the device is cpu, which has no graphs; run the work as it is, or move it to a GPU");
 }
 
 namespace cpu {

@@ -17,6 +17,8 @@ class CpuBackend final : public Backend {
   void copy_from_host(void* to, const void* from, std::size_t bytes) override { std::memcpy(to, from, bytes); }
   void copy_to_host(void* to, const void* from, std::size_t bytes) override { std::memcpy(to, from, bytes); }
   std::unique_ptr<Download> download(const void* from, std::size_t bytes) override;
+  std::unique_ptr<CapturedWork> capture(const std::function<void()>& work, std::uint64_t offset) override;
+  void check_index(const char* op, const View& out, const View& index, std::int64_t size) override;
 
   void unary(int op, const double* params, DType compute, const View& y, const View& x) override;
   void unary_backward(int op, const double* params, const View& dx, const View& dy, const View& x,

@@ -192,4 +192,12 @@ void CpuBackend::index_add(const View& y, const View& index, const View& src, in
   scatter_add(y, expand_index(index, src.shape, dim), src, dim);
 }
 
+void CpuBackend::check_index(const char* op, const View& out, const View& index, std::int64_t size) {
+  copy(out, index);
+  const auto* const values = out.as<const std::int64_t>();
+  for (std::int64_t i = 0; i < out.numel(); ++i)
+    check(values[i] >= 0 && values[i] < size, "{}: index {} (element {}) is out of range, expected [0, {})", op,
+          values[i], i, size);
+}
+
 }  // namespace halfgrad

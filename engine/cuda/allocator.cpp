@@ -19,16 +19,16 @@ void* CachingAllocator::allocate(std::size_t bytes, cudaStream_t stream) {
   const std::size_t size = mode_ == Mode::pass_through ? bytes : size_class(bytes, 512);
   const std::lock_guard lock(mutex_);
   use_device(device_);
-  keep_those_that_waited();
+  if (pool_ == 0) keep_those_that_waited();
   void* address = nullptr;
-  if (auto it = free_.find({stream, size}); it != free_.end() && !it->second.empty()) {
+  if (auto it = free_.find({pool_, stream, size}); mode_ == Mode::caching && it != free_.end() && !it->second.empty()) {
     address = *it->second.begin();
     it->second.erase(it->second.begin());
     stats_.cached -= size;
   } else {
     address = new_block(bytes, size);
   }
-  live_.emplace(address, Block{size, stream, {}});
+  live_.emplace(address, Block{size, stream, pool_, {}});
   ++stats_.requests;
   stats_.live += size;
   stats_.peak = std::max(stats_.peak, stats_.live);
@@ -40,7 +40,7 @@ void* CachingAllocator::new_block(std::size_t bytes, std::size_t size) {
   void* address = nullptr;
   cudaError_t status = cudaMalloc(&address, size);
   const std::size_t cached = stats_.cached;
-  if (status == cudaErrorMemoryAllocation) {
+  if (status == cudaErrorMemoryAllocation && pool_ == 0) {
     cudaGetLastError();
     release_cache();
     status = cudaMalloc(&address, size);
@@ -66,7 +66,7 @@ void CachingAllocator::deallocate(void* address, std::size_t) noexcept {
   const Block block = std::move(it->second);
   live_.erase(it);
   stats_.live -= block.size;
-  if (mode_ == Mode::pass_through) return release(address);
+  if (mode_ == Mode::pass_through && block.pool == 0) return release(address);
   stats_.cached += block.size;
   if (block.other_streams.empty()) return keep(address, block);
   Waiting waiting{address, block, {}};
@@ -78,6 +78,37 @@ void CachingAllocator::deallocate(void* address, std::size_t) noexcept {
     return;
   }
   waiting_.push_back(std::move(waiting));
+}
+
+int CachingAllocator::begin_pool() {
+  const std::lock_guard lock(mutex_);
+  check(pool_ == 0, "cuda: begin_pool: pool {} has begun and not ended", pool_);
+  return pool_ = ++pools_;
+}
+
+void CachingAllocator::end_pool() {
+  const std::lock_guard lock(mutex_);
+  pool_ = 0;
+}
+
+void CachingAllocator::release_pool(int pool) {
+  const std::lock_guard lock(mutex_);
+  for (auto& [address, block] : live_)
+    if (block.pool == pool) block.pool = 0;
+  for (Waiting& waiting : waiting_)
+    if (waiting.block.pool == pool) waiting.block.pool = 0;
+  for (auto it = free_.lower_bound({pool, nullptr, 0}); it != free_.end() && std::get<0>(it->first) == pool;) {
+    const auto [of_pool, stream, size] = it->first;
+    for (void* address : it->second) {
+      if (mode_ == Mode::caching) {
+        free_[{0, stream, size}].insert(address);
+      } else {
+        release(address);
+        stats_.cached -= size;
+      }
+    }
+    it = free_.erase(it);
+  }
 }
 
 cudaStream_t CachingAllocator::stream_of(const void* address) const {
@@ -93,7 +124,9 @@ void CachingAllocator::used_on(void* address, cudaStream_t stream) {
   if (stream != it->second.stream) it->second.other_streams.insert(stream);
 }
 
-void CachingAllocator::keep(void* address, const Block& block) { free_[{block.stream, block.size}].insert(address); }
+void CachingAllocator::keep(void* address, const Block& block) {
+  free_[{block.pool, block.stream, block.size}].insert(address);
+}
 
 void CachingAllocator::keep_those_that_waited() {
   std::erase_if(waiting_, [&](const Waiting& waiting) {
@@ -108,9 +141,11 @@ void CachingAllocator::release_cache() {
   for (const Waiting& waiting : waiting_) keep(waiting.address, waiting.block);  // cudaFree waits for the GPU itself
   waiting_.clear();
   for (auto& [key, blocks] : free_) {
+    const auto& [pool, stream, size] = key;
+    if (pool != 0) continue;  // a graph uses it
     for (void* address : blocks) {
       release(address);
-      stats_.cached -= key.second;
+      stats_.cached -= size;
     }
     blocks.clear();
   }

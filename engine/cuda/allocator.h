@@ -6,13 +6,17 @@
 // to another stream, and one that a second stream has used as well waits for an event of that stream.
 //
 // Of the free blocks of a size class, the one with the lowest address is handed out. So a training step that returns what
-// it takes gets the same addresses every time, which CUDA graphs will need.
+// it takes gets the same addresses every time.
+//
+// Memory that a CUDA graph uses must stay as it is between its launches. While one is captured, blocks come from a pool of
+// its own, to which they return for good.
 
 #include <cuda_runtime_api.h>
 
 #include <map>
 #include <mutex>
 #include <set>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -39,6 +43,11 @@ class CachingAllocator final : public Allocator {
   void deallocate(void* block, std::size_t bytes) noexcept override;
   /// The stream that the block which begins here is for; null: no block begins here.
   cudaStream_t stream_of(const void* block) const;
+  /// From now on blocks are of a new pool, whose number it returns: they are handed out again only until end_pool().
+  int begin_pool();
+  void end_pool();
+  /// The pool's blocks are like others from now on.
+  void release_pool(int pool);
   /// Work that was put into `stream` uses the block, too: when it is returned, it is kept until that work is done.
   void used_on(void* block, cudaStream_t stream);
 
@@ -50,6 +59,7 @@ class CachingAllocator final : public Allocator {
   struct Block {
     std::size_t size;
     cudaStream_t stream;
+    int pool;
     std::set<cudaStream_t> other_streams;  // which have used it
   };
   struct Waiting {  // a returned block that another stream may still use
@@ -69,7 +79,8 @@ class CachingAllocator final : public Allocator {
   const cudaStream_t stream_;
   const Mode mode_;
   mutable std::mutex mutex_;
-  std::map<std::pair<cudaStream_t, std::size_t>, std::set<void*>> free_;  // (stream, size) -> blocks by address
+  int pools_ = 0, pool_ = 0;  // begun so far; the present one, 0 when none is captured
+  std::map<std::tuple<int, cudaStream_t, std::size_t>, std::set<void*>> free_;  // (pool, stream, size) -> by address
   std::unordered_map<void*, Block> live_;
   std::vector<Waiting> waiting_;
   MemoryStats stats_;

@@ -5,6 +5,9 @@
 
 #include "engine/cuda/blas.h"
 #include "engine/cuda/dnn.h"
+#include "engine/cuda/index.h"
+#include "engine/cuda/random.h"
+#include "engine/error.h"
 
 namespace halfgrad {
 
@@ -23,7 +26,11 @@ CudaBackend::CudaBackend(int index, cuda::CachingAllocator::Mode mode)
     : index_(index),
       multiprocessors_(multiprocessors_of(index)),
       allocator_(index, stream_.get(), mode),
-      upload_allocator_(allocator_, upload_stream_.get()) {}
+      upload_allocator_(allocator_, upload_stream_.get()),
+      bad_index_(allocator_, Device::cuda(index), sizeof(cuda::BadIndex)),
+      random_base_(allocator_, Device::cuda(index), sizeof(cuda::RandomBase)) {
+  HALFGRAD_CUDA(cudaMemsetAsync(bad_index_.data(), 0, bad_index_.bytes(), stream_.get()));
+}
 
 CudaBackend::~CudaBackend() = default;
 
@@ -45,6 +52,7 @@ cuda::Dnn& CudaBackend::dnn() {
 // By way of pinned memory, from which the GPU copies when it comes to it. Into memory of the upload stream it does so beside
 // the work that was asked for before, which cannot know that memory.
 void CudaBackend::copy_from_host(void* to, const void* from, std::size_t bytes) {
+  check_not_capturing("brings host memory to the GPU");
   constexpr std::size_t kPiece = std::size_t{16} << 20;  // so that a data set does not take pinned memory of its size
   const cudaStream_t work = queue().stream;
   const bool beside = allocator_.stream_of(to) == upload_stream_.get();
@@ -64,8 +72,13 @@ void CudaBackend::copy_from_host(void* to, const void* from, std::size_t bytes) 
 }
 
 void CudaBackend::copy_to_host(void* to, const void* from, std::size_t bytes) {
-  HALFGRAD_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, queue().stream));
+  check_not_capturing("reads a result on the host");
+  cuda::BadIndex bad;
+  const cudaStream_t stream = queue().stream;
+  HALFGRAD_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream));
+  HALFGRAD_CUDA(cudaMemcpyAsync(&bad, bad_index_.data(), sizeof(bad), cudaMemcpyDeviceToHost, stream));
   stream_.synchronize();
+  throw_for(bad);
 }
 
 namespace {
@@ -94,15 +107,44 @@ class PinnedDownload final : public Download {
   cuda::Event arrived_;
 };
 
+// With the news whether an index was out of range.
+class CheckedDownload final : public Download {
+ public:
+  using Check = std::function<void(const cuda::BadIndex&)>;
+  CheckedDownload(std::unique_ptr<Download> data, std::unique_ptr<Download> bad_index, Check check)
+      : data_(std::move(data)), bad_index_(std::move(bad_index)), check_(std::move(check)) {}
+  bool is_there() override { return bad_index_->is_there(); }
+  const void* wait() override {
+    check_(*static_cast<const cuda::BadIndex*>(bad_index_->wait()));
+    return data_->wait();
+  }
+
+ private:
+  std::unique_ptr<Download> data_, bad_index_;
+  Check check_;
+};
+
 }  // namespace
 
 std::unique_ptr<Download> CudaBackend::download(const void* from, std::size_t bytes) {
-  return std::make_unique<PinnedDownload>(pinned_, from, bytes, queue().stream);
+  check_not_capturing("reads a result on the host");
+  const cudaStream_t stream = queue().stream;
+  const auto start = [&](const void* source, std::size_t n) {
+    return std::make_unique<PinnedDownload>(pinned_, source, n, stream);
+  };
+  return std::make_unique<CheckedDownload>(start(from, bytes), start(bad_index_.data(), sizeof(cuda::BadIndex)),
+                                           [this](const cuda::BadIndex& bad) { throw_for(bad); });
+}
+
+void CudaBackend::check_not_capturing(const char* what) const {
+  check(!capturing_,
+        "capture: the work {}, which a CUDA graph cannot hold; do that outside of the captured step, or do not capture",
+        what);
 }
 
 void CudaBackend::synchronize() {
-  queue();
-  stream_.synchronize();
+  cuda::BadIndex bad;
+  copy_to_host(&bad, bad_index_.data(), sizeof(bad));
 }
 
 }  // namespace halfgrad

@@ -17,6 +17,7 @@ namespace halfgrad {
 namespace cuda {
 class Blas;
 class Dnn;
+struct BadIndex;
 enum class ConvPass;
 }  // namespace cuda
 
@@ -32,6 +33,8 @@ class CudaBackend final : public Backend {
   void copy_to_host(void* to, const void* from, std::size_t bytes) override;
   std::unique_ptr<Download> download(const void* from, std::size_t bytes) override;
   Allocator& upload_allocator() override { return upload_allocator_; }
+  std::unique_ptr<CapturedWork> capture(const std::function<void()>& work, std::uint64_t offset) override;
+  void check_index(const char* op, const View& out, const View& index, std::int64_t size) override;
 
   void unary(int op, const double* params, DType compute, const View& y, const View& x) override;
   void unary_backward(int op, const double* params, const View& dx, const View& dy, const View& x,
@@ -90,8 +93,14 @@ class CudaBackend final : public Backend {
   void synchronize() override;
 
  private:
+  friend class CapturedCudaWork;
+
   /// The stream that all work of this backend goes through; makes the GPU that of the calling thread.
   cuda::Queue queue();
+  /// Error while work is being captured: `what` cannot be part of it.
+  void check_not_capturing(const char* what) const;
+  /// Error for an index that a kernel found out of range.
+  void throw_for(const cuda::BadIndex& bad);
   /// The libraries, which are set up when they are first needed.
   cuda::Blas& blas();
   cuda::Dnn& dnn();
@@ -100,7 +109,7 @@ class CudaBackend final : public Backend {
 
   const int index_;
   const int multiprocessors_;
-  const cuda::Stream stream_;
+  cuda::Stream stream_;
   const cuda::Stream upload_stream_;  // copies that run beside the work of the other
   cuda::CachingAllocator allocator_;
   std::once_flag blas_once_, dnn_once_;
@@ -109,6 +118,10 @@ class CudaBackend final : public Backend {
   cuda::StreamAllocator upload_allocator_;
   cuda::PinnedPool pinned_;
   std::optional<Storage> blocks_done_;  // a counter of optimizer.cu, 0 between launches
+  Storage bad_index_;                   // a BadIndex
+  Storage random_base_;                 // where the random numbers of a captured work begin: seed and offset
+  bool capturing_ = false;
+  std::uint64_t captured_offset_ = 0;  // of the generator, when the capture began
 };
 
 }  // namespace halfgrad

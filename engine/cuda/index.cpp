@@ -5,6 +5,7 @@
 
 #include "engine/cuda/cuda_backend.h"
 #include "engine/cuda/line_plan.h"
+#include "engine/cuda/pieces.h"
 #include "engine/error.h"
 
 namespace halfgrad {
@@ -62,6 +63,23 @@ struct Words {
 };
 
 }  // namespace
+
+void CudaBackend::check_index(const char* op, const View& out, const View& index, std::int64_t size) {
+  if (out.numel() == 0) return;
+  const auto bytes = static_cast<std::int64_t>(size_of(index.dtype));
+  for (const cuda::Piece& piece : cuda::pieces(LoopNest{&out, &index}))
+    cuda::check_index(op, cuda::space_of(piece), out.as<std::int64_t>() + piece.begin[0],
+                      index.as<char>() + piece.begin[1] * bytes, index.dtype, size,
+                      static_cast<cuda::BadIndex*>(bad_index_.data()), piece.begin[0], queue());
+}
+
+// Called where the results of earlier work have just arrived.
+void CudaBackend::throw_for(const cuda::BadIndex& bad) {
+  if (bad.op == 0) return;
+  HALFGRAD_CUDA(cudaMemsetAsync(bad_index_.data(), 0, sizeof(cuda::BadIndex), queue().stream));
+  const char* const op = reinterpret_cast<const char*>(bad.op);
+  fail("{}: index {} (element {}) is out of range, expected [0, {})", op, bad.value, bad.element, bad.size);
+}
 
 void CudaBackend::gather(const View& y, const View& x, const View& index, int dim) {
   if (y.numel() == 0) return;

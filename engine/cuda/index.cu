@@ -9,6 +9,24 @@ namespace halfgrad::cuda {
 
 namespace {
 
+__global__ void __launch_bounds__(kThreads)
+    check_index_kernel(std::uint64_t op, Space space, std::int64_t* out, const void* index, DType dtype,
+                       std::int64_t size, BadIndex* bad, std::int64_t first) {
+  for (std::uint64_t i = first_item(); i < space.numel; i += item_step()) {
+    std::uint32_t at[2];
+    space.positions(static_cast<std::uint32_t>(i), at);
+    const auto value = load<std::int64_t>(index, dtype, at[1]);
+    const bool is_good = value >= 0 && value < size;
+    out[at[0]] = is_good ? value : 0;
+    if (is_good) continue;
+    auto* const noted = reinterpret_cast<unsigned long long*>(&bad->op);
+    if (atomicCAS(noted, 0ULL, static_cast<unsigned long long>(op)) != 0) continue;  // another was first
+    bad->value = value;
+    bad->element = first + at[0];
+    bad->size = size;
+  }
+}
+
 template <class Word>
 __global__ void __launch_bounds__(kThreads)
     gather_kernel(Space space, Word* y, const std::int64_t* index, const Word* x, std::int64_t along) {
@@ -132,6 +150,12 @@ void scatter_rows(DType dtype, const Lines& lines, const std::int64_t* index, co
     launch("index_add", scatter_rows_kernel<T>, grid_for(static_cast<std::uint64_t>(scatter.length) * kThreads, queue),
            kThreads, queue.stream, lines, index, scatter);
   });
+}
+
+void check_index(const char* op, const Space& space, std::int64_t* out, const void* index, DType dtype,
+                 std::int64_t size, BadIndex* bad, std::int64_t first, const Queue& queue) {
+  launch(op, check_index_kernel, grid_for(space.numel, queue), kThreads, queue.stream,
+         reinterpret_cast<std::uint64_t>(op), space, out, index, dtype, size, bad, first);
 }
 
 }  // namespace halfgrad::cuda

@@ -12,6 +12,16 @@ namespace halfgrad::cuda {
 void gather(std::size_t bytes, const Space&, void* y, const std::int64_t* index, const void* x, std::int64_t along,
             const Queue&);
 
+/// The first index that was found out of range since somebody looked.
+struct BadIndex {
+  std::uint64_t op = 0;  ///< the address of its name on the host; 0: none was found
+  std::int64_t value = 0, element = 0, size = 0;
+};
+/// out = index, in a space of out and index, where it is in [0, size), else 0, and a note in `bad`. `index` is i32 or i64;
+/// `first` is the number of the element that `out` begins with.
+void check_index(const char* op, const Space&, std::int64_t* out, const void* index, DType dtype, std::int64_t size,
+                 BadIndex* bad, std::int64_t first, const Queue&);
+
 /// The elements of one line of src, which are added one after the other.
 struct Scatter {
   std::int64_t length = 0, src_stride = 0, index_stride = 0, along = 0;

@@ -100,8 +100,7 @@ __device__ void count(const GroupControl* control, const CountList& counts) {
 
 __global__ void decide_kernel(GroupControl* control, int groups, const GradStats* stats, LossScaler* scaler,
                               StepRule rule, const double* loss, const __grid_constant__ CountList counts) {
-  if (threadIdx.x == 0)
-    decide(control, groups, stats, scaler, rule, loss, [](double x) { return sqrt(x); });
+  if (threadIdx.x == 0) decide(control, groups, stats, scaler, rule, loss, [](double x) { return sqrt(x); });
   __syncthreads();
   count(control, counts);
 }
@@ -113,7 +112,7 @@ __global__ void count_kernel(const GroupControl* control, const __grid_constant_
 // --- the update ------------------------------------------------------------------------------------------------------
 
 template <template <class> class Rule, class C, class Constants>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 1)  // or it spills the registers of Adam
     update_kernel(const __grid_constant__ EntryList<UpdateEntry> list, const GroupControl* control,
                   Constants constants) {
   const UpdateEntry& entry = entry_of_block(list);

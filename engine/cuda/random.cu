@@ -53,8 +53,12 @@ struct alignas(sizeof(T) < 4 ? 4 * sizeof(T) : 16) Four {
 };
 
 template <class Numbers, class T>
-__global__ void __launch_bounds__(kThreads)
-    fill_kernel(Numbers number, std::uint64_t seed, std::uint64_t offset, std::uint64_t numel, T* y) {
+__global__ void __launch_bounds__(kThreads) fill_kernel(Numbers number, std::uint64_t seed, std::uint64_t offset,
+                                                        const RandomBase* base, std::uint64_t numel, T* y) {
+  if (base) {
+    seed = base->seed;
+    offset += base->offset;
+  }
   const bool is_aligned = reinterpret_cast<std::uintptr_t>(y) % alignof(Four<T>) == 0;
   for (std::uint64_t i = first_item(); i < (numel + 3) / 4; i += item_step()) {
     Computed<T> numbers[4];
@@ -71,26 +75,30 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <template <class C> class Numbers>
-void run(const char* name, const RandomFill& fill, void* y, DType dtype, std::int64_t numel, const Queue& queue) {
+void run(const char* name, const RandomFill& fill, void* y, DType dtype, std::int64_t numel, const RandomBase* base,
+         const Queue& queue) {
   const auto n = static_cast<std::uint64_t>(numel);
   const auto run_in = [&]<class T>(T) {
     using N = Numbers<Computed<T>>;
     launch(name, fill_kernel<N, T>, grid_for((n + 3) / 4, queue), kThreads, queue.stream, N(fill), fill.seed,
-           fill.offset, n, static_cast<T*>(y));
+           fill.offset, base, n, static_cast<T*>(y));
   };
   dtype == f16 ? run_in(half()) : dtype == f32 ? run_in(float()) : run_in(double());
 }
 
 }  // namespace
 
-void fill_uniform(const RandomFill& fill, void* y, DType dtype, std::int64_t numel, const Queue& queue) {
-  run<UniformNumbers>("uniform", fill, y, dtype, numel, queue);
+void fill_uniform(const RandomFill& fill, void* y, DType dtype, std::int64_t numel, const RandomBase* base,
+                  const Queue& queue) {
+  run<UniformNumbers>("uniform", fill, y, dtype, numel, base, queue);
 }
-void fill_normal(const RandomFill& fill, void* y, DType dtype, std::int64_t numel, const Queue& queue) {
-  run<NormalNumbers>("normal", fill, y, dtype, numel, queue);
+void fill_normal(const RandomFill& fill, void* y, DType dtype, std::int64_t numel, const RandomBase* base,
+                 const Queue& queue) {
+  run<NormalNumbers>("normal", fill, y, dtype, numel, base, queue);
 }
-void fill_bernoulli(const RandomFill& fill, void* y, DType dtype, std::int64_t numel, const Queue& queue) {
-  run<BernoulliNumbers>("bernoulli", fill, y, dtype, numel, queue);
+void fill_bernoulli(const RandomFill& fill, void* y, DType dtype, std::int64_t numel, const RandomBase* base,
+                    const Queue& queue) {
+  run<BernoulliNumbers>("bernoulli", fill, y, dtype, numel, base, queue);
 }
 
 }  // namespace halfgrad::cuda

@@ -9,8 +9,14 @@
 
 namespace halfgrad::cuda {
 
-void fill_uniform(const RandomFill&, void* y, DType dtype, std::int64_t numel, const Queue&);
-void fill_normal(const RandomFill&, void* y, DType dtype, std::int64_t numel, const Queue&);
-void fill_bernoulli(const RandomFill&, void* y, DType dtype, std::int64_t numel, const Queue&);
+/// Where the random numbers of captured work begin, in the memory of the GPU: see CudaBackend::capture.
+struct RandomBase {
+  std::uint64_t seed, offset;
+};
+
+// With a base, the seed is the base's, and the fill's offset counts from the base's.
+void fill_uniform(const RandomFill&, void* y, DType dtype, std::int64_t numel, const RandomBase* base, const Queue&);
+void fill_normal(const RandomFill&, void* y, DType dtype, std::int64_t numel, const RandomBase* base, const Queue&);
+void fill_bernoulli(const RandomFill&, void* y, DType dtype, std::int64_t numel, const RandomBase* base, const Queue&);
 
 }  // namespace halfgrad::cuda

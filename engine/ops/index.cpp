@@ -10,19 +10,15 @@
 namespace halfgrad {
 namespace {
 
-// `index` as the seam wants it: i64, each value in [0, size). The check reads the values on the host, so for
-// a GPU's index it waits for the GPU.
+// `index` as the seam wants it: i64, each value in [0, size).
 Tensor checked_index(const char* op, const Tensor& index, std::int64_t size) {
   check(index.defined(), "{}: index is undefined, expected a tensor of i32 or i64", op);
   check(index.dtype() == i32 || index.dtype() == i64, "{}: index is {}, expected i32 or i64: convert it, index.to(i64)",
         op, name_of(index.dtype()));
-  const Tensor wide = index.detach().to(i64);
-  const Tensor on_host = wide.to(Device::cpu()).contiguous();
-  const std::int64_t* values = on_host.data<std::int64_t>();
-  for (std::int64_t i = 0; i < on_host.numel(); ++i)
-    check(values[i] >= 0 && values[i] < size, "{}: index {} (element {}) is out of range, expected [0, {})", op,
-          values[i], i, size);
-  return wide;
+  const Tensor checked = empty(index.shape(), i64, index.device());
+  if (index.numel() > 0)
+    backend_for(index.device()).check_index(op, checked.view_of_data(), index.view_of_data(), size);
+  return checked;
 }
 
 void check_same_device(const char* op, const Tensor& x, const Tensor& index) {

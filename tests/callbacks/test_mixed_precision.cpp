@@ -202,7 +202,8 @@ TEST_CASE("weights that are loaded between fits become the masters") {
   CHECK(model.parameters()[0].to_vector<double>() == loaded);
 }
 
-TEST_CASE("after 50 skips at the floor an Error names the first tensor that is not finite, its layer and how large it was") {
+TEST_CASE(
+    "after 50 skips at the floor an Error names the first tensor that is not finite, its layer and how large it was") {
   manual_seed(5);
   Net model;
   Learner learn(small_data(), model, nn::cross_entropy, {.silent = true});

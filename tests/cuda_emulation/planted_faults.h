@@ -20,7 +20,9 @@ std::vector<Fault> faults_of_waiting();    ///< somebody goes on before others a
 std::vector<Fault> faults_of_memory();     ///< bounds, lifetimes, whose memory it is
 std::vector<Fault> faults_of_threads();    ///< launches, and the threads of a block among each other
 std::vector<Fault> faults_of_libraries();  ///< what cuBLAS, cuBLASLt and cuDNN are told
-/// The programs of faults_of_libraries() without a fault.
+std::vector<Fault> faults_of_graphs();     ///< what is captured, and its memory
+/// Programs of faults_of_graphs() and faults_of_libraries() without a fault.
+void use_graphs_correctly();
 void use_libraries_correctly();
 
 /// What a program does that sees its own wrong result.

@@ -38,6 +38,11 @@ constexpr NamedError kErrors[] = {
     {cudaErrorNoDevice, "cudaErrorNoDevice", "no CUDA-capable device is detected"},
     {cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "invalid device ordinal"},
     {cudaErrorNotReady, "cudaErrorNotReady", "device not ready"},
+    {cudaErrorIllegalState, "cudaErrorIllegalState", "the operation cannot be performed in the present state"},
+    {cudaErrorStreamCaptureUnsupported, "cudaErrorStreamCaptureUnsupported",
+     "operation not permitted when stream is capturing"},
+    {cudaErrorStreamCaptureInvalidated, "cudaErrorStreamCaptureInvalidated",
+     "operation failed due to a previous error during capture"},
     {cudaErrorIllegalAddress, "cudaErrorIllegalAddress", "an illegal memory access was encountered"},
 };
 
@@ -82,6 +87,7 @@ const char* cudaGetErrorString(cudaError_t status) { return named(status).text; 
 
 cudaError_t cudaMalloc(void** address, std::size_t bytes) {
   const std::lock_guard lock(everything());
+  if (anything_is_captured()) return result(cudaErrorStreamCaptureUnsupported);
   *address = bytes > 0 ? allocate(bytes) : nullptr;
   return result(*address || bytes == 0 ? cudaSuccess : cudaErrorMemoryAllocation);
 }

@@ -16,6 +16,9 @@ void enqueue(cudaStream_t stream, std::function<void()> work);
 /// Does all that is in all streams.
 void finish_all_streams();
 
+/// A stream is being captured in a mode in which nobody may ask for memory.
+bool anything_is_captured();
+
 /// What cudaGetLastError() returns next, on this thread.
 extern thread_local cudaError_t last_error;
 /// Keeps a failure for cudaGetLastError().

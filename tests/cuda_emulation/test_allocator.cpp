@@ -158,3 +158,35 @@ TEST_CASE("threads may allocate at once") {
   CHECK(allocator.stats().requests == 4 * 299);
   allocator.empty_cache();
 }
+
+TEST_CASE("a pool keeps its blocks for itself until it is released") {
+  const Stream stream;
+  CachingAllocator allocator(0, stream.get());
+  void* before = allocator.allocate(1000);
+  allocator.deallocate(before, 1000);
+
+  const int pool = allocator.begin_pool();
+  CHECK_THROWS_AS(allocator.begin_pool(), Error);
+  void* a = allocator.allocate(1000);
+  CHECK(a != before);  // not from the cache, whose blocks others may get
+  allocator.deallocate(a, 1000);
+  void* b = allocator.allocate(1000);
+  CHECK(b == a);  // again within the pool
+  void* c = allocator.allocate(1000);
+  allocator.end_pool();
+
+  void* outside = allocator.allocate(1000);
+  CHECK(outside == before);
+  allocator.deallocate(b, 1000);  // afterwards, too, a block returns to its pool
+  void* fresh = allocator.allocate(1000);
+  CHECK(fresh != b);
+  const auto cached = allocator.stats().cached;
+  allocator.empty_cache();
+  CHECK(allocator.stats().cached == cached);  // what is cached is the pool's
+
+  allocator.release_pool(pool);
+  CHECK(allocator.allocate(1000) == b);
+  allocator.deallocate(c, 1000);
+  CHECK(allocator.allocate(1000) == c);
+  CHECK(allocator.begin_pool() != pool);
+}

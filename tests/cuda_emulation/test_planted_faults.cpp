@@ -44,9 +44,10 @@ std::string outcome(const Fault& fault, bool reverse) {
 
 TEST_CASE("every planted fault is noticed, in one order of threads or the other") {
   std::vector<Fault> all;
-  for (const auto& some : {faults_of_waiting(), faults_of_memory(), faults_of_threads(), faults_of_libraries()})
+  for (const auto& some :
+       {faults_of_waiting(), faults_of_memory(), faults_of_threads(), faults_of_libraries(), faults_of_graphs()})
     all.insert(all.end(), some.begin(), some.end());
-  CHECK(all.size() > 45);
+  CHECK(all.size() > 51);
   for (const Fault& fault : all) {
     const std::string forward = outcome(fault, false), backward = outcome(fault, true);
     const bool noticed =
@@ -67,6 +68,9 @@ TEST_CASE("a program without a fault is left alone") {
                    ""};
   CHECK(outcome(none, false) == "");
   CHECK(outcome(none, true) == "");
+  const Fault no_graph{"none of a graph", use_graphs_correctly, ""};
+  CHECK(outcome(no_graph, false) == "");
+  CHECK(outcome(no_graph, true) == "");
   const Fault no_library{"none of a library", use_libraries_correctly, ""};
   CHECK(outcome(no_library, false) == "");
 }

@@ -50,7 +50,8 @@ struct Memory {
   }
   // With this many of the states, in the order that the pass wants.
   OptimizerStep step(const Array* state0 = nullptr, const Array* state1 = nullptr) const {
-    OptimizerStep step{.param = param.view, .master = own_master ? param.view : master.view, .grad = grad.view};
+    OptimizerStep step{
+        .param = param.view, .master = own_master ? param.view : master.view, .grad = grad.view, .state = {}};
     step.state[0] = state0 ? state0->view : View();
     step.state[1] = state1 ? state1->view : View();
     return step;
