@@ -2,7 +2,9 @@
 // others are copied. f16 is multiplied by tensor cores and added in f32.
 //
 // A bias must be added before the result is rounded. The forward pass has a call for that. Otherwise the result is filled
-// with the bias first, of which it holds every bit, and cuDNN adds the convolution to it: y = alpha conv(x) + beta y.
+// with the bias first, of which it holds every bit, and cuDNN adds the convolution to it: y = alpha conv(x) + beta y. Its guide
+// does not say where that sum is rounded; should the convolution be rounded before, an f16 result is off by 2^-11 |conv(x)|
+// more than by its own rounding.
 
 #include "engine/cuda/cuda_backend.h"
 #include "engine/cuda/dnn.h"
