@@ -170,14 +170,18 @@ bool Blas::multiply_with_bias(const Product& p, const void* bias) {
   const Key key = key_of(p, bias);
   auto known = plans_.find(key);
   if (known == plans_.end()) known = plans_.emplace(key, make_plan(p, bias)).first;
-  const Plan& plan = known->second;
+  Plan& plan = known->second;
   if (!plan.algorithm) return false;
   const Factors factors(p.dtype, false);
   set(plan.operation.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
-  HALFGRAD_CUBLAS(cublasLtMatmul(lt_.get(), plan.operation.get(), factors.alpha(), p.b.data, plan.a.get(), p.a.data,
-                                 plan.b.get(), factors.beta(), p.c.data, plan.c.get(), p.c.data, plan.c.get(),
-                                 &*plan.algorithm, workspace_, kWorkspace, stream_));
-  return true;
+  const cublasStatus_t status = cublasLtMatmul(lt_.get(), plan.operation.get(), factors.alpha(), p.b.data, plan.a.get(),
+                                               p.a.data, plan.b.get(), factors.beta(), p.c.data, plan.c.get(), p.c.data,
+                                               plan.c.get(), &*plan.algorithm, workspace_, kWorkspace, stream_);
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED)
+    plan.algorithm.reset();
+  else
+    check_call(status, "cublasLtMatmul");
+  return plan.algorithm.has_value();
 }
 
 }  // namespace halfgrad::cuda

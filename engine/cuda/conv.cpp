@@ -31,25 +31,28 @@ View everywhere(const View& bias, const Shape& shape) {
   return {bias.data, bias.dtype, shape, {0, bias.strides[0], 0, 0}, bias.device};
 }
 
-// result = convolution, or result += convolution.
-void run(cudnnHandle_t handle, ConvPass pass, const ConvPlan& plan, const Operands& o, void* workspace,
+// result = convolution, or result += convolution; false when cuDNN cannot.
+bool run(cudnnHandle_t handle, ConvPass pass, const ConvPlan& plan, const Operands& o, void* workspace,
          const Factors& factors) {
   switch (pass) {
     case ConvPass::forward:
-      return HALFGRAD_CUDNN(cudnnConvolutionForward(handle, factors.alpha(), plan.x.get(), o.x.data, plan.w.get(),
-                                                    o.w.data, plan.convolution.get(),
-                                                    static_cast<cudnnConvolutionFwdAlgo_t>(plan.algorithm), workspace,
-                                                    plan.workspace, factors.beta(), plan.y.get(), o.y.data));
+      return cuda::is_done(
+          cudnnConvolutionForward(handle, factors.alpha(), plan.x.get(), o.x.data, plan.w.get(), o.w.data,
+                                  plan.convolution.get(), static_cast<cudnnConvolutionFwdAlgo_t>(plan.algorithm),
+                                  workspace, plan.workspace, factors.beta(), plan.y.get(), o.y.data),
+          "cudnnConvolutionForward");
     case ConvPass::backward_input:
-      return HALFGRAD_CUDNN(cudnnConvolutionBackwardData(
-          handle, factors.alpha(), plan.w.get(), o.w.data, plan.y.get(), o.y.data, plan.convolution.get(),
-          static_cast<cudnnConvolutionBwdDataAlgo_t>(plan.algorithm), workspace, plan.workspace, factors.beta(),
-          plan.x.get(), o.x.data));
-    case ConvPass::backward_weight:
-      return HALFGRAD_CUDNN(cudnnConvolutionBackwardFilter(
-          handle, factors.alpha(), plan.x.get(), o.x.data, plan.y.get(), o.y.data, plan.convolution.get(),
-          static_cast<cudnnConvolutionBwdFilterAlgo_t>(plan.algorithm), workspace, plan.workspace, factors.beta(),
-          plan.w.get(), o.w.data));
+      return cuda::is_done(cudnnConvolutionBackwardData(
+                               handle, factors.alpha(), plan.w.get(), o.w.data, plan.y.get(), o.y.data,
+                               plan.convolution.get(), static_cast<cudnnConvolutionBwdDataAlgo_t>(plan.algorithm),
+                               workspace, plan.workspace, factors.beta(), plan.x.get(), o.x.data),
+                           "cudnnConvolutionBackwardData");
+    default:
+      return cuda::is_done(cudnnConvolutionBackwardFilter(
+                               handle, factors.alpha(), plan.x.get(), o.x.data, plan.y.get(), o.y.data,
+                               plan.convolution.get(), static_cast<cudnnConvolutionBwdFilterAlgo_t>(plan.algorithm),
+                               workspace, plan.workspace, factors.beta(), plan.w.get(), o.w.data),
+                           "cudnnConvolutionBackwardFilter");
   }
 }
 
@@ -70,6 +73,36 @@ bool run_with_bias(cudnnHandle_t handle, ConvPlan& plan, const Operands& o, cons
   return plan.fuses_bias;
 }
 
+// The convolution as a plan says; false when cuDNN cannot do it so.
+bool convolve(Backend& backend, cuda::Dnn& dnn, ConvPass pass, ConvPlan& plan, const View& x, const View& w,
+              const View& y, const View& bias) {
+  const View& wanted = pass == ConvPass::forward ? y : pass == ConvPass::backward_input ? x : w;
+  std::optional<Temporary> memory[3], bias_memory;
+  const auto place = [&](const View& v, std::optional<Temporary>& its) {
+    return (&v == &wanted ? cuda::room_for : cuda::in_layout)(backend, v, plan.layout, its);
+  };
+  const Operands o{place(x, memory[0]), place(w, memory[1]), place(y, memory[2])};
+  const View& result = pass == ConvPass::forward ? o.y : pass == ConvPass::backward_input ? o.x : o.w;
+  const Temporary workspace(backend, u8, {static_cast<std::int64_t>(plan.workspace)}, {1});
+
+  bool done = false;
+  if (bias && pass == ConvPass::forward) {
+    const View row{bias.data, bias.dtype, {1, bias.shape[0], 1, 1}, {0, bias.strides[0], 0, 0}, bias.device};
+    const void* const dense = cuda::in_layout(backend, row, plan.layout, bias_memory).data;
+    done = dnn.with_handle([&](cudnnHandle_t handle) {
+      return plan.fuses_bias && run_with_bias(handle, plan, o, dense, workspace.view.data);
+    });
+  }
+  if (!done) {
+    if (bias) backend.copy(result, everywhere(bias, result.shape));
+    done = dnn.with_handle([&](cudnnHandle_t handle) {
+      return run(handle, pass, plan, o, workspace.view.data, Factors(wanted.dtype, static_cast<bool>(bias)));
+    });
+  }
+  if (done && result.data != wanted.data) backend.copy(wanted, result);
+  return done;
+}
+
 }  // namespace
 
 void CudaBackend::convolve(ConvPass pass, const View& x, const View& w, const View& y, const View& bias,
@@ -77,32 +110,13 @@ void CudaBackend::convolve(ConvPass pass, const View& x, const View& w, const Vi
   const View& wanted = pass == ConvPass::forward ? y : pass == ConvPass::backward_input ? x : w;
   if (wanted.numel() == 0) return;
   if (x.numel() == 0 || w.numel() == 0 || y.numel() == 0) return copy(wanted, everywhere(bias, wanted.shape));
-
   queue();
-  ConvPlan& plan = dnn().plan(ConvForm(pass, x, w, y, geometry));
-  std::optional<Temporary> memory[3], bias_memory;
-  const auto place = [&](const View& v, std::optional<Temporary>& its) {
-    return (&v == &wanted ? cuda::room_for : cuda::in_layout)(*this, v, plan.layout, its);
-  };
-  const Operands o{place(x, memory[0]), place(w, memory[1]), place(y, memory[2])};
-  const View& result = pass == ConvPass::forward ? o.y : pass == ConvPass::backward_input ? o.x : o.w;
-  const Temporary workspace(*this, u8, {static_cast<std::int64_t>(plan.workspace)}, {1});
-
-  bool done = false;
-  if (bias && pass == ConvPass::forward) {
-    const View row{bias.data, bias.dtype, {1, bias.shape[0], 1, 1}, {0, bias.strides[0], 0, 0}, bias.device};
-    const void* const dense = cuda::in_layout(*this, row, plan.layout, bias_memory).data;
-    done = dnn().with_handle([&](cudnnHandle_t handle) {
-      return plan.fuses_bias && run_with_bias(handle, plan, o, dense, workspace.view.data);
-    });
+  const ConvForm form(pass, x, w, y, geometry);
+  for (;;) {
+    const std::shared_ptr<ConvPlan> plan = dnn().plan(form);
+    if (halfgrad::convolve(*this, dnn(), pass, *plan, x, w, y, bias)) return;
+    dnn().replace(form, plan);
   }
-  if (!done) {
-    if (bias) copy(result, everywhere(bias, result.shape));
-    dnn().with_handle([&](cudnnHandle_t handle) {
-      run(handle, pass, plan, o, workspace.view.data, Factors(wanted.dtype, static_cast<bool>(bias)));
-    });
-  }
-  if (result.data != wanted.data) copy(wanted, result);
 }
 
 void CudaBackend::conv2d(const View& y, const View& x, const View& w, const View& bias,

@@ -1,6 +1,6 @@
 // Which of cuDNN's algorithms are right for halfgrad: those that add products in f32 without transforming the numbers first,
 // as Winograd's and the FFTs do at the price of some bits, and in the same order every time. Of those cuDNN says which it
-// can do for a shape; the first one in the lists below is taken.
+// can do for a shape; the first one in the lists below is taken, and the next one if it cannot do it after all.
 
 #include "engine/cuda/conv_plan.h"
 
@@ -135,17 +135,19 @@ ConvForm::ConvForm(ConvPass pass, const View& x, const View& w, const View& y, c
   std::copy_n(y.shape.data(), 4, this->y.begin());
 }
 
-ConvPlan make_plan(cudnnHandle_t handle, const ConvForm& form) {
-  for (Layout layout : layouts_for(form.dtype)) {
-    ConvPlan plan = describe(form, layout);
+ConvPlan make_plan(cudnnHandle_t handle, const ConvForm& form, int first) {
+  int number = 0;
+  for (Layout layout : layouts_for(form.dtype))
     for (int algorithm : algorithms_for(form.pass)) {
+      if (number++ < first) continue;
+      ConvPlan plan = describe(form, layout);
+      plan.number = number - 1;
       plan.algorithm = algorithm;
       if (!is_done(ask_for_workspace(handle, form.pass, plan), "cudnnGetConvolution...WorkspaceSize")) continue;
       plan.fuses_bias = form.pass == ConvPass::forward && form.dtype != f64 &&
                         algorithm == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;
       return plan;
     }
-  }
   fail("{}: cuDNN has no suitable algorithm for {} x {}, w {} and y {}; use the device cpu for this convolution",
        kName[static_cast<int>(form.pass)], name_of(form.dtype), shape_of(form.x), shape_of(form.w), shape_of(form.y));
 }

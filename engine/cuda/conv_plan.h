@@ -46,6 +46,7 @@ struct ConvForm {
 };
 
 struct ConvPlan {
+  int number = 0;  ///< among all plans for the form
   Layout layout = Layout::channels_last;
   TensorDescriptor x, y, bias;  // bias [1, O, 1, 1]
   FilterDescriptor w;
@@ -57,7 +58,7 @@ struct ConvPlan {
 
 /// A plan without an algorithm: how cuDNN sees the convolution, if its tensors lie so.
 ConvPlan describe(const ConvForm& form, Layout layout);
-/// Throws Error when cuDNN has no way to do it.
-ConvPlan make_plan(cudnnHandle_t handle, const ConvForm& form);
+/// The first of the plans from number `first` on that cuDNN says it can do. Throws Error when there is none.
+ConvPlan make_plan(cudnnHandle_t handle, const ConvForm& form, int first);
 
 }  // namespace halfgrad::cuda

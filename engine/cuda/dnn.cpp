@@ -9,11 +9,17 @@ Dnn::Dnn(cudaStream_t stream) {
   HALFGRAD_CUDNN(cudnnSetStream(handle, stream));
 }
 
-ConvPlan& Dnn::plan(const ConvForm& form) {
+std::shared_ptr<ConvPlan> Dnn::plan(const ConvForm& form) {
   const std::lock_guard lock(mutex_);
-  auto known = plans_.find(form);
-  if (known == plans_.end()) known = plans_.emplace(form, make_plan(handle_.get(), form)).first;
-  return known->second;
+  std::shared_ptr<ConvPlan>& plan = plans_[form];
+  if (!plan) plan = std::make_shared<ConvPlan>(make_plan(handle_.get(), form, 0));
+  return plan;
+}
+
+void Dnn::replace(const ConvForm& form, const std::shared_ptr<ConvPlan>& failed) {
+  const std::lock_guard lock(mutex_);
+  std::shared_ptr<ConvPlan>& plan = plans_[form];
+  if (plan == failed) plan = std::make_shared<ConvPlan>(make_plan(handle_.get(), form, failed->number + 1));
 }
 
 View room_for(Backend& backend, const View& v, Layout layout, std::optional<Temporary>& memory) {

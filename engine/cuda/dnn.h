@@ -4,6 +4,7 @@
 #include <cudnn.h>
 
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <vector>
@@ -27,12 +28,14 @@ class Dnn {
     return f(handle_.get());
   }
   /// How a convolution is done; found when its form is first seen.
-  ConvPlan& plan(const ConvForm& form);
+  std::shared_ptr<ConvPlan> plan(const ConvForm& form);
+  /// Another plan for the form, since `failed` turned out not to be supported.
+  void replace(const ConvForm& form, const std::shared_ptr<ConvPlan>& failed);
 
  private:
   std::mutex mutex_;
   Owned<cudnnHandle_t, cudnnDestroy> handle_;
-  std::map<ConvForm, ConvPlan> plans_;
+  std::map<ConvForm, std::shared_ptr<ConvPlan>> plans_;
 };
 
 /// alpha = 1 and beta = 0 or 1 of y = alpha f(x) + beta y, in the type that cuDNN computes in.

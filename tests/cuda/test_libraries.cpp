@@ -62,9 +62,10 @@ TEST_CASE("a product reads any strides and writes any strides") {
     return halves(memory, 5).to(gpu).slice(2, 0, memory[2], step).permute(back);
   };
   const std::vector<Shape> orders = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {2, 0, 1}, {1, 2, 0}};
+  const std::vector<Shape> two = {{0, 1, 2}, {0, 2, 1}};  // in rows, in columns
   for (DType dtype : {f16, f32, f64})
     for (const Shape& a_order : orders)
-      for (const Shape& b_order : orders)
+      for (const Shape& b_order : two)
         for (const Shape& c_order : orders)
           for (std::int64_t step : {1, 2})
             for (int bias_step : {0, 1, 3}) {

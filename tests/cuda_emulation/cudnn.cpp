@@ -1,7 +1,8 @@
 // cuDNN: its descriptors and convolutions. cudnn_norm_pool.cpp has the rest.
 //
 // What the real one leaves to algorithms is refused here where halfgrad must have an answer: f64 lies in planes,
-// IMPLICIT_PRECOMP_GEMM knows no dilation, and a bias is not fused with groups.
+// IMPLICIT_PRECOMP_GEMM knows no dilation, a bias is not fused with groups, and the gradient of filters in groups turns out to
+// want planes only when it is run.
 
 #include <cudnn.h>
 
@@ -112,6 +113,7 @@ cudnnStatus_t convolve(const char* call, cudnnHandle_t handle, Pass pass, const 
                        int algorithm, void* workspace, std::size_t bytes, const Blend& blend) {
   cudaStream_t const stream = dnn_handles().checked(handle).stream;
   if (const cudnnStatus_t status = check(pass, c, algorithm); status != CUDNN_STATUS_SUCCESS) return status;
+  if (pass == Pass::filter && c.how.groups > 1 && c.x.is_nhwc) return CUDNN_STATUS_NOT_SUPPORTED;
   if (bytes < workspace_for(pass, algorithm) || (bytes > 0 && !workspace)) return CUDNN_STATUS_BAD_PARAM;
   check_operand(call, "x", o.x, c.x.number(), c.x.count());
   check_operand(call, "w", o.w, c.w.number(), c.w.count());
