@@ -29,20 +29,12 @@ __global__ void __launch_bounds__(kThreads)
 
 template <class Word>
 __global__ void __launch_bounds__(kThreads)
-    gather_kernel(Space space, Word* y, const std::int64_t* index, const Word* x, std::int64_t along) {
+    gather_kernel(Space space, void* y, const std::int64_t* index, const void* x, std::int64_t along) {
   for (std::uint64_t i = first_item(); i < space.numel; i += item_step()) {
     std::uint32_t at[3];
     space.positions(static_cast<std::uint32_t>(i), at);
-    y[at[0]] = x[at[2] + index[at[1]] * along];
+    aligned<Word>(y)[at[0]] = aligned<Word>(x)[at[2] + index[at[1]] * along];
   }
-}
-
-template <class T>
-__device__ void add_to(T& sum, T value) {
-  if constexpr (std::is_integral_v<T>)  // wraps around
-    sum = static_cast<T>(static_cast<std::uint64_t>(sum) + static_cast<std::uint64_t>(value));
-  else
-    sum += value;
 }
 
 // A thread for each line.
@@ -54,8 +46,10 @@ __global__ void __launch_bounds__(kThreads) scatter_lines_kernel(Lines lines, Sc
     const T* const src = static_cast<const T*>(lines.at[0].data) + at[0];
     const std::int64_t* const index = static_cast<const std::int64_t*>(lines.at[1].data) + at[1];
     T* const y = static_cast<T*>(lines.at[2].data) + at[2];
-    for (std::int64_t i = 0; i < scatter.length; ++i)
-      add_to(y[index[i * scatter.index_stride] * scatter.along], src[i * scatter.src_stride]);
+    for (std::int64_t i = 0; i < scatter.length; ++i) {
+      T& sum = y[index[i * scatter.index_stride] * scatter.along];
+      sum = plus(sum, src[i * scatter.src_stride]);
+    }
   }
 }
 
@@ -78,20 +72,25 @@ __global__ void __launch_bounds__(kThreads)
     if (any_of_block(is_later)) continue;
 
     for (std::int64_t first = row; first < scatter.length; first += blockDim.x) {
-      const std::int64_t i = first + threadIdx.x;
-      const unsigned same = __ballot_sync(kAllLanes, i < scatter.length && index_of(i) == target);
+      const std::int64_t own = first + threadIdx.x;
+      const unsigned same = __ballot_sync(kAllLanes, own < scatter.length && index_of(own) == target);
       __syncthreads();  // until everybody has read the bits of the turn before
       if (threadIdx.x % kWarp == 0) has_same[threadIdx.x / kWarp] = same;
       __syncthreads();
+      unsigned any = 0;
+      for (unsigned warp = 0; warp < kThreads / kWarp; ++warp) any |= has_same[warp];
+      if (any == 0) continue;
       for (std::uint32_t column = threadIdx.x; column < lines.lines.numel; column += blockDim.x) {
         std::uint32_t at[2];
         lines.lines.positions(column, at);
         const T* const src = static_cast<const T*>(lines.at[0].data) + at[0];
         T* const y = static_cast<T*>(lines.at[1].data) + at[1] + target * scatter.along;
         T sum = *y;
-        for (unsigned warp = 0; warp < blockDim.x / kWarp; ++warp)
-          for (unsigned bits = has_same[warp]; bits != 0; bits &= bits - 1)
-            add_to(sum, src[(first + warp * kWarp + __ffs(static_cast<int>(bits)) - 1) * scatter.src_stride]);
+        for (unsigned warp = 0; warp < kThreads / kWarp; ++warp)
+          for (unsigned bits = has_same[warp]; bits != 0; bits &= bits - 1) {
+            const std::int64_t i = first + warp * kWarp + __ffs(static_cast<int>(bits)) - 1;
+            sum = plus(sum, src[i * scatter.src_stride]);
+          }
         *y = sum;
       }
     }
@@ -120,8 +119,8 @@ void visit_sums(DType dtype, F&& f) {
 void gather(std::size_t bytes, const Space& space, void* y, const std::int64_t* index, const void* x,
             std::int64_t along, const Queue& queue) {
   const auto run = [&]<class Word>(Word) {
-    launch("gather", gather_kernel<Word>, grid_for(space.numel, queue), kThreads, queue.stream, space,
-           static_cast<Word*>(y), index, static_cast<const Word*>(x), along);
+    launch("gather", gather_kernel<Word>, grid_for(space.numel, queue), kThreads, queue.stream, space, y, index, x,
+           along);
   };
   switch (bytes) {
     case 1:

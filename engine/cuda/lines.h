@@ -16,14 +16,14 @@ struct Array {
   DType dtype = f32;
 };
 
-/// The lines of up to five operands, for one launch. Operand 0 is read.
+/// The lines of up to five operands, for one launch. Each operand has either elements along the line or one for all of it.
 struct Lines {
   static constexpr int kMaxOperands = 5;
   Space lines;             // where each line begins, in every operand
   Space elements;          // where its elements are from there on
   Array at[kMaxOperands];  // the first element of the first line
   unsigned group = 1;      // so many threads handle a line together: 1, 32 or 256
-  bool by_eight = false;   // every line of every operand is dense, and can be moved eight elements at a time
+  bool by_eight = false;   // all that lies along a line is dense, and can be moved eight elements at a time
 };
 
 /// A parameter or a statistic, of any float dtype: element i is at data[i * stride].

@@ -84,6 +84,22 @@ __device__ inline void store(void* data, DType dtype, std::uint32_t i, C x) {
   }
 }
 
+/// a + b and a * b. Integers wrap around, without undefined behaviour.
+template <class T>
+__device__ inline T plus(T a, T b) {
+  if constexpr (std::is_integral_v<T>)
+    return static_cast<T>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
+  else
+    return a + b;
+}
+template <class T>
+__device__ inline T times(T a, T b) {
+  if constexpr (std::is_integral_v<T>)
+    return static_cast<T>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
+  else
+    return a * b;
+}
+
 // --- eight numbers at a time -----------------------------------------------------------------------------------------
 // A thread moves fewer instructions per byte when it moves 16 bytes: eight halves, or half as many floats twice.
 

@@ -70,14 +70,6 @@ void run_position(const Lines& lines, const Along& along, const std::int64_t* ca
 
 // --- running sums ----------------------------------------------------------------------------------------------------
 
-template <class S>
-__device__ S plus(S a, S b) {
-  if constexpr (std::is_integral_v<S>)  // wraps around
-    return static_cast<S>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
-  else
-    return a + b;
-}
-
 /// For each thread of the group the sum of its value and of those of all threads before it; `total` becomes that of all.
 template <class S>
 __device__ S running_sum_of_group(S value, S& total) {

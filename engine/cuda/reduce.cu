@@ -10,7 +10,7 @@ namespace halfgrad::cuda {
 
 namespace {
 
-// The operations. Integers wrap around, without undefined behaviour; the extrema let NaN win, as nothing is greater.
+// The operations. A NaN wins the extrema: nothing is greater.
 struct Sum {
   static constexpr const char* name = "sum";
   template <class C>
@@ -21,10 +21,7 @@ struct Sum {
   }
   template <class C>
   __device__ static C combine(C a, C b) {
-    if constexpr (std::is_integral_v<C>)
-      return static_cast<C>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
-    else
-      return a + b;
+    return plus(a, b);
   }
 };
 struct Prod : Sum {
@@ -33,10 +30,7 @@ struct Prod : Sum {
   static constexpr C identity = 1;
   template <class C>
   __device__ static C combine(C a, C b) {
-    if constexpr (std::is_integral_v<C>)
-      return static_cast<C>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
-    else
-      return a * b;
+    return times(a, b);
   }
 };
 struct Max : Sum {
