@@ -100,7 +100,7 @@ __device__ void count(const GroupControl* control, const CountList& counts) {
 
 __global__ void decide_kernel(GroupControl* control, int groups, const GradStats* stats, LossScaler* scaler,
                               StepRule rule, const double* loss, const __grid_constant__ CountList counts) {
-  if (threadIdx.x == 0) decide(control, groups, stats, scaler, rule, loss, [](double x) { return sqrt(x); });
+  if (threadIdx.x == 0) decide(control, groups, stats, scaler, rule, loss, [](double x) { return std::sqrt(x); });
   __syncthreads();
   count(control, counts);
 }
@@ -128,7 +128,7 @@ __global__ void __launch_bounds__(kThreads, 1)  // or it spills the registers of
   }
   __syncthreads();
   const Rule<C>& rule = *reinterpret_cast<const Rule<C>*>(memory);
-  const auto root = [](C x) { return sqrt(x); };
+  const auto root = [](C x) { return std::sqrt(x); };
   const C grad_scale = static_cast<C>(group.grad_scale);
   constexpr DType kState = std::is_same_v<C, double> ? f64 : f32;
 
