@@ -5,13 +5,13 @@
 //
 // Images lie in channels-last memory, where halfgrad's convolutions run; --nchw shows what it costs when they do not.
 
+#include "bench/convolution.h"
 #include "bench/peers.h"
 #include "bench/table.h"
-#include "engine/ops/conv.h"
 
 using namespace halfgrad;
+using bench::Convolution;
 using bench::number;
-using bench::peers::Convolution;
 
 namespace {
 
@@ -37,21 +37,13 @@ const std::vector<Case> kCases = {
 /// Forward, input gradient and weight gradient.
 std::vector<bench::Candidate> ours(const Case& test, DType dtype, bool nchw) {
   const Convolution& c = test.convolution;
-  const Conv2dOptions options{.stride = c.stride, .padding = c.padding, .groups = c.groups};
-  const auto images = [&](std::int64_t channels, std::int64_t size) {
-    const Tensor x = randn({c.batch, channels, size, size}, dtype);
-    return nchw ? x : x.channels_last();
-  };
-  const Tensor x = images(c.inputs, c.size), y = images(c.outputs, c.output_size());
-  const Tensor weight = randn({c.outputs, c.inputs / c.groups, c.filter, c.filter}, dtype);
-  std::vector<bench::Candidate> candidates = {
-      [=] { conv2d(x, weight, {}, options); },
-      [=] { conv2d_input_gradient(y, weight, x.shape(), options); },
-      [=] { conv2d_weight_gradient(x, y, weight.shape(), options); },
-  };
+  const bench::ConvolutionTensors tensors(c, dtype, Device::cpu(), nchw);
+  std::vector<bench::Candidate> candidates = tensors.candidates(c.options());
   if (test.transposed) {
     candidates[1] = candidates[0];
-    candidates[0] = [=] { conv_transpose2d(y, weight, {}, {.stride = c.stride, .padding = c.padding}); };
+    candidates[0] = [=] {
+      conv_transpose2d(tensors.y, tensors.weight, {}, {.stride = c.stride, .padding = c.padding});
+    };
   }
   return candidates;
 }

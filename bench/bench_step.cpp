@@ -11,49 +11,20 @@
 #include <numeric>
 
 #include "bench/table.h"
+#include "bench/training.h"
 #include "callbacks/learner.h"
 #include "engine/random.h"
-#include "examples/models.h"
 
 using namespace halfgrad;
+using Case = bench::TrainingCase;
 
 namespace {
 
-struct Case {
-  std::string model;
-  std::int64_t batch, size;  // images [batch, 1, size, size]
-  std::int64_t batches;      // of an epoch
-};
+// As many batches as take a second or some.
 const std::vector<Case> kCases = {{"mlp", 64, 28, 200}, {"cnn", 128, 28, 40}, {"resnet", 64, 32, 4}};
 
 /// The parts of a step that are timed.
 constexpr const char* kPhases[] = {"data", "forward", "backward", "unscale", "step", "rest"};
-
-/// Multiply-adds, as two operations each, of one training step: the forward products, and for each of them two in
-/// backward, but none for the gradient of the input.
-double flop_of_step(nn::Module& model, const Tensor& input) {
-  double total = 0, first = 0;
-  std::vector<std::pair<nn::Module*, int>> hooks;
-  for (const auto& named : model.named_modules()) {
-    nn::Module* module = named.second;
-    const auto count = [&](const Tensor& weight) {
-      const double per_output = 2.0 * static_cast<double>(weight.numel() / weight.size(0));
-      hooks.emplace_back(module,
-                         module->register_forward_hook([&, per_output](nn::Module&, const Tensors&, const Tensor& y) {
-                           const double flop = per_output * static_cast<double>(y.numel());
-                           if (total == 0) first = flop;
-                           total += 3 * flop;
-                           return Tensor();
-                         }));
-    };
-    if (const auto* conv = dynamic_cast<nn::Conv2d*>(module)) count(conv->weight);
-    if (const auto* linear = dynamic_cast<nn::Linear*>(module)) count(linear->weight);
-  }
-  NoGrad guard;
-  model(input);
-  for (const auto& [module, id] : hooks) module->remove_hook(id);
-  return total - first;
-}
 
 /// What happens between two moments of a batch, told by a callback that runs before all others and one that runs last.
 struct Phases {
@@ -98,8 +69,8 @@ class Training {
  public:
   Training(const Case& c, bool fp16)
       : model_(models::make(c.model)),
-        flop_(flop_of_step(model_, zeros({c.batch, 1, c.size, c.size}))),
-        learn_({loader(c), {}}, model_, nn::cross_entropy, {.opt = optim::adamw(), .silent = true}) {
+        flop_(bench::flop_of_step(model_, c)),
+        learn_({bench::random_images(c), {}}, model_, nn::cross_entropy, {.opt = optim::adamw(), .silent = true}) {
     if (fp16) learn_.to_fp16();
     learn_.fit(1);  // warm
     learn_.add(std::make_shared<First>(phases_));
@@ -117,13 +88,6 @@ class Training {
   }
 
  private:
-  // As many batches as take a second or some, each epoch the same ones.
-  static data::DataLoader loader(const Case& c) {
-    const std::int64_t items = c.batch * (bench::sampling.samples == 1 ? 2 : c.batches);
-    const data::TensorDataset dataset(randn({items, 1, c.size, c.size}), randint(0, 10, {items}));
-    return data::DataLoader(dataset, {.batch_size = c.batch, .shuffle = true});
-  }
-
   nn::Sequential model_;
   double flop_;
   Phases phases_;
@@ -138,8 +102,9 @@ int main(int argc, char** argv) {
   bench::Table table(
       {"model", "batch", "total", "to fp32", "data", "forward", "backward", "unscale", "step", "rest", "peak"}, options,
       13);
-  for (const Case& c : kCases) {
+  for (Case c : kCases) {
     if (!options.wants(c.model)) continue;
+    if (options.quick) c.batches = 2;
     manual_seed(1);
     Training single(c, false), mixed(c, true);
     // Epochs alternate, so that a machine that is busy for a while slows both, and the peak.

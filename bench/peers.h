@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "bench/convolution.h"
 #include "bench/timing.h"
 #include "engine/cpu/parallel.h"
 #include "engine/half.h"
@@ -88,17 +89,6 @@ class HalfProduct {
 };
 
 // --- convolutions ----------------------------------------------------------------------------------------------------
-
-/// Square images and filters, the same number of zeros on all sides.
-struct Convolution {
-  std::int64_t batch, inputs, size, outputs, filter, stride = 1, padding = 1, groups = 1;
-
-  std::int64_t output_size() const { return (size + 2 * padding - filter) / stride + 1; }
-  double gflop() const {
-    return 2e-9 *
-           static_cast<double>(batch * outputs * output_size() * output_size() * (inputs / groups) * filter * filter);
-  }
-};
 
 /// Unfolds one NCHW image at a time into a matrix, the columns of which are the windows, and multiplies with Eigen.
 class UnfoldedConvolution {

@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""The training steps of bench_step in PyTorch: the same models, batches, loss and optimizer.
+"""The training steps of bench_step in PyTorch, or with --device cuda those of bench_gpu: the same models, batches, loss
+and optimizer.
 
-    pytorch_peer.py [--threads N] [--model mlp|cnn|resnet ...] [--csv FILE]
+    pytorch_peer.py [--device cpu|cuda] [--threads N] [--model mlp|cnn|resnet ...] [--quick] [--csv FILE]
 
-Rows: fp32 (channels-last memory), and CPU autocast in bfloat16 and, where this PyTorch supports it, in half. Times are
+CPU rows: fp32 (channels-last memory), and autocast in bfloat16 and, where this PyTorch supports it, in half. Times are
 medians over the steps, in milliseconds, of forward, backward, step and all of them together; as many steps as fit into
-about ten seconds, at most 100.
+about ten seconds, at most 100. GPU rows: f32 without TF32, and autocast in half with GradScaler, channels-last memory,
+cuDNN's fastest algorithms; each step uploads its batch, and the clock is stopped when the GPU is done. They have the
+columns of bench_gpu.
 """
 import argparse
 import csv
@@ -54,7 +57,10 @@ def resnet():
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10))
 
 
-MODELS = {"mlp": (mlp, 64, 28), "cnn": (cnn, 128, 28), "resnet": (resnet, 64, 32)}
+MAKE = {"mlp": mlp, "cnn": cnn, "resnet": resnet}
+# Images in a batch and their size, as in bench_step.cpp and bench_gpu.cpp.
+SIZES = {"cpu": {"mlp": (64, 28), "cnn": (128, 28), "resnet": (64, 32)},
+         "cuda": {"mlp": (64, 28), "cnn": (128, 28), "resnet": (128, 64)}}
 
 
 def adamw(parameters):
@@ -64,63 +70,138 @@ def adamw(parameters):
         return torch.optim.AdamW(parameters)
 
 
-def measure(name, dtype):
-    make, batch, size = MODELS[name]
-    torch.manual_seed(1)
-    model = make().to(memory_format=torch.channels_last)
-    optimizer = adamw(model.parameters())
-    x = torch.randn(batch, 1, size, size).contiguous(memory_format=torch.channels_last)
-    y = torch.randint(0, 10, (batch,))
+def grad_scaler(enabled):
+    if hasattr(torch.amp, "GradScaler"):
+        return torch.amp.GradScaler("cuda", enabled=enabled)
+    return torch.cuda.amp.GradScaler(enabled=enabled)  # before 2.3
+
+
+class Training:
+    """One model in one precision, and the three parts of its step."""
+
+    def __init__(self, name, dtype, device):
+        batch, size = SIZES[device][name]
+        torch.manual_seed(1)
+        self.device, self.dtype = device, dtype
+        self.model = MAKE[name]().to(device, memory_format=torch.channels_last)
+        self.optimizer = adamw(self.model.parameters())
+        self.x = torch.randn(batch, 1, size, size).contiguous(memory_format=torch.channels_last)
+        self.y = torch.randint(0, 10, (batch,))
+        if device == "cuda":
+            self.x, self.y = self.x.pin_memory(), self.y.pin_memory()
+        # The half path needs a loss scaler; GradScaler has a CPU form in newer versions only.
+        half = dtype == torch.float16
+        self.scaler = grad_scaler(enabled=half and device == "cuda")
+        self.scale = 65536.0 if half and device == "cpu" else 1.0
+
+    def forward(self):
+        x, y = (t.to(self.device, non_blocking=True) for t in (self.x, self.y))
+        with torch.autocast(self.device, dtype=self.dtype, enabled=self.dtype != torch.float32):
+            output = self.model(x)
+        return nn.functional.cross_entropy(output.float(), y)
+
+    def backward(self, loss):
+        self.scaler.scale(loss * self.scale).backward()
+
+    def step(self):
+        if self.scale != 1:
+            for p in self.model.parameters():
+                p.grad.mul_(1 / self.scale)
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self.optimizer.zero_grad()
+
+
+def measure_cpu(name, dtype, quick):
+    training = Training(name, dtype, "cpu")
     times = {"forward": [], "backward": [], "step": [], "total": []}
-    # The half path needs a loss scaler; torch.amp.GradScaler has a CPU form in newer versions only.
-    scale = 65536.0 if dtype == torch.float16 else 1.0
+    steps, seconds = (1, 0) if quick else (100, 10)
     begin = time.perf_counter()
-    while len(times["total"]) < 2 or (len(times["total"]) <= 100 and time.perf_counter() - begin < 10):
+    while len(times["total"]) < 2 or (len(times["total"]) <= steps and time.perf_counter() - begin < seconds):
         start = time.perf_counter()
-        with torch.autocast("cpu", dtype=dtype, enabled=dtype != torch.float32):
-            output = model(x)
-        loss = nn.functional.cross_entropy(output.float(), y)
+        loss = training.forward()
         forward = time.perf_counter()
-        (loss * scale).backward()
+        training.backward(loss)
         backward = time.perf_counter()
-        if scale != 1:
-            for p in model.parameters():
-                p.grad.mul_(1 / scale)
-        optimizer.step()
-        optimizer.zero_grad()
+        training.step()
         end = time.perf_counter()
         for key, value in zip(times, (forward - start, backward - forward, end - backward, end - start)):
             times[key].append(1e3 * value)
     return {key: statistics.median(values[1:]) for key, values in times.items()}  # the first step is slow
 
 
+def measure_gpu(name, dtype, quick):
+    """Milliseconds of a step: the median of five samples of half a second or some, after a warm-up."""
+    training = Training(name, dtype, "cuda")
+
+    def run(steps):
+        start = time.perf_counter()
+        for _ in range(steps):
+            training.backward(training.forward())
+            training.step()
+        torch.cuda.synchronize()
+        return 1e3 * (time.perf_counter() - start) / steps
+
+    run(10)
+    steps = 1 if quick else max(1, round(500 / run(10)))
+    return statistics.median(run(steps) for _ in range(1 if quick else 5))
+
+
+def print_row(row, width):
+    print(f"{row[0]:{width}}" + "".join(f"{c:>10}" for c in row[1:]), flush=True)
+
+
+def cpu_table(options):
+    columns = ["model", "batch", "precision", "total", "to fp32", "forward", "backward", "step"]
+    print_row(columns, ">10")
+    rows = []
+    for name in options.model or MAKE:
+        fp32 = None
+        for precision, dtype in (("fp32", torch.float32), ("bfloat16", torch.bfloat16), ("half", torch.float16)):
+            batch = SIZES["cpu"][name][0]
+            try:
+                result = measure_cpu(name, dtype, options.quick)
+            except (RuntimeError, ValueError) as error:
+                print(f"{name:>10}{batch:>10}{precision:>10}  not supported: {str(error).splitlines()[0]}")
+                continue
+            fp32 = fp32 or result["total"]
+            numbers = [result["total"], result["total"] / fp32, result["forward"], result["backward"], result["step"]]
+            rows.append([name, batch, precision] + [f"{v:.3f}" for v in numbers])
+            print_row(rows[-1], ">10")
+    return [columns] + rows
+
+
+def gpu_table(options):
+    if not torch.cuda.is_available():
+        sys.exit("pytorch_peer.py: this PyTorch finds no GPU")
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cudnn.benchmark = True
+    columns = ["on the GPU", "unit", "f32", "of peak", "f16", "of peak", "f16/f32"]
+    print_row(columns, 46)
+    rows = []
+    for name in options.model or MAKE:
+        batch, size = SIZES["cuda"][name]
+        single, mixed = (measure_gpu(name, dtype, options.quick) for dtype in (torch.float32, torch.float16))
+        label = f"{name} step ({batch} x {size} x {size}) PyTorch"
+        rows.append([label, "ms", f"{single:.3f}", "-", f"{mixed:.3f}", "-", f"{single / mixed:.2f}"])
+        print_row(rows[-1], 46)
+    return [columns] + rows
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=SIZES, default="cpu")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--model", action="append", choices=MODELS)
+    parser.add_argument("--model", action="append", choices=MAKE)
+    parser.add_argument("--quick", action="store_true", help="as few steps as possible")
     parser.add_argument("--csv")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     print(f"PyTorch {torch.__version__}, {options.threads} thread(s)\n")
-    columns = ["model", "batch", "precision", "total", "to fp32", "forward", "backward", "step"]
-    print("".join(f"{c:>10}" for c in columns))
-    rows = []
-    for name in options.model or MODELS:
-        fp32 = None
-        for precision, dtype in (("fp32", torch.float32), ("bfloat16", torch.bfloat16), ("half", torch.float16)):
-            try:
-                result = measure(name, dtype)
-            except (RuntimeError, ValueError) as error:
-                print(f"{name:>10}{MODELS[name][1]:>10}{precision:>10}  not supported: {str(error).splitlines()[0]}")
-                continue
-            fp32 = fp32 or result["total"]
-            numbers = [result["total"], result["total"] / fp32, result["forward"], result["backward"], result["step"]]
-            row = [name, MODELS[name][1], precision] + [f"{v:.3f}" for v in numbers]
-            rows.append(row)
-            print("".join(f"{c:>10}" for c in row), flush=True)
+    rows = cpu_table(options) if options.device == "cpu" else gpu_table(options)
     if options.csv:
         with open(options.csv, "w", newline="") as file:
-            csv.writer(file).writerows([columns] + rows)
+            csv.writer(file).writerows(rows)
 
 
 if __name__ == "__main__":

@@ -19,12 +19,12 @@ namespace bench {
 struct Options {
   int threads = 1;
   std::string csv, only;
+  bool quick = false;
 
   /// Ends the program after --help or an error. `add` declares further options.
   template <class F>
   Options(int argc, char** argv, const std::string& about, F&& add) {
     CLI::App app(about);
-    bool quick = false;
     app.add_option("--threads", threads, "CPU threads")->check(CLI::Range(1, 256))->capture_default_str();
     app.add_option("--csv", csv, "write the table to this file as well");
     app.add_option("--only", only, "only the rows with this in their name");

@@ -38,12 +38,17 @@ inline Sampling sampling;
 /// What is timed; an empty one is a peer that is not there.
 using Candidate = std::function<void()>;
 
+/// Waits for what the candidates have asked for: nothing on a CPU, while a GPU still works when they have returned.
+inline Candidate wait_for_work = [] {};
+
 /// How many calls of f make a sample.
 inline int calls_per_sample(const Candidate& f) {
   f();  // caches, page faults, threads
+  wait_for_work();
   for (int calls = 1;; calls *= 2) {
     const double start = now();
     for (int i = 0; i < calls; ++i) f();
+    wait_for_work();
     const double elapsed = now() - start;
     if (elapsed > sampling.seconds / 2) return std::max(1, static_cast<int>(calls * sampling.seconds / elapsed));
   }
@@ -61,8 +66,10 @@ inline std::vector<double> median_seconds(const std::vector<Candidate>& candidat
       // The threads of a peer go on spinning for a while after its last call: not at the cost of the next candidate.
       if (halfgrad::cpu::num_threads() > 1) std::this_thread::sleep_for(std::chrono::milliseconds(20));
       if (calls[c] > 1) candidates[c]();  // brings its data back into the caches
+      wait_for_work();
       const double start = now();
       for (int i = 0; i < calls[c]; ++i) candidates[c]();
+      wait_for_work();
       times[c].push_back((now() - start) / calls[c]);
     }
   std::vector<double> medians;

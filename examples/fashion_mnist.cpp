@@ -63,6 +63,7 @@ void train(const Settings& s) {
                                                .augment = s.augment,
                                                .train_limit = s.limit,
                                                .valid_limit = s.limit});
+  examples::print_choice(s.device, device);
   nn::Sequential model = models::make(s.model);
   model.to(device);
   const auto loss = [&](const Tensor& output, const Tensor& target) {

@@ -81,6 +81,7 @@ void train(const Settings& s) {
   generator.to(device);
   critic.to(device);
   GANLearner learn = make_learner(s, generator, critic);
+  examples::print_choice(s.device, device);
   learn.add(std::make_shared<DrawSamples>(learn, s.out, noise));
   if (!s.checkpoint.empty())
     learn.add(

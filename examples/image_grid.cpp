@@ -18,7 +18,7 @@ void save_image_grid(const std::string& path, const Tensor& images, std::int64_t
         columns);
   const std::int64_t rows = images.size(0) / columns, height = images.size(2), width = images.size(3);
   const Tensor grid = images.reshape({rows, columns, height, width}).permute({0, 2, 1, 3});
-  const Tensor bytes = cast(round(clamp((grid + 1) * 127.5, 0, 255)), u8).contiguous();
+  const Tensor bytes = cast(round(clamp((grid + 1) * 127.5, 0, 255)), u8).contiguous().to(Device::cpu());
 
   std::string png;
   const auto append = [](void* out, void* data, int size) {

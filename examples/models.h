@@ -35,15 +35,15 @@ inline nn::Sequential basic_block(std::int64_t in, std::int64_t out, std::int64_
 }
 
 /// ResNet-18 for small images: a 3x3 stem with stride 1, and no pooling before the blocks. 11.2 million
-/// parameters.
-inline nn::Sequential resnet18() {
-  nn::Sequential net(conv_bn(1, 64, 3, 1), nn::ReLU());
-  std::int64_t in = 64;
-  for (const std::int64_t out : {64, 128, 256, 512}) {
-    net.add(basic_block(in, out, out == 64 ? 1 : 2)).add(basic_block(out, out, 1));
+/// parameters; fewer with another number of channels in the first block than the usual `width`.
+inline nn::Sequential resnet18(std::int64_t width = 64) {
+  nn::Sequential net(conv_bn(1, width, 3, 1), nn::ReLU());
+  std::int64_t in = width;
+  for (const std::int64_t out : {width, 2 * width, 4 * width, 8 * width}) {
+    net.add(basic_block(in, out, out == width ? 1 : 2)).add(basic_block(out, out, 1));
     in = out;
   }
-  net.add(nn::AdaptiveAvgPool2d(1)).add(nn::Flatten()).add(nn::Linear(512, 10));
+  net.add(nn::AdaptiveAvgPool2d(1)).add(nn::Flatten()).add(nn::Linear(in, 10));
   return net;
 }
 

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "engine/cpu/parallel.h"
+#include "engine/cuda/cuda.h"
 #include "engine/random.h"
 
 namespace examples {
@@ -44,20 +45,24 @@ inline void declare_common_options(CLI::App& app, CommonSettings& s, const std::
   app.add_option("--seed", s.seed, "of all random numbers")->check(between(0, 1e18));
   app.add_option("--data", s.data, "folder of the four IDX files (default: Debian's dataset-fashion-mnist)");
   app.add_option("--limit", s.limit, "use only so many images of each set")->check(between(1, 60000));
-  app.add_option("--device", s.device, "cpu, cuda or auto")->check(CLI::IsMember({"cpu", "cuda", "auto"}));
+  app.add_option("--device", s.device, "cpu, cuda, or auto: a GPU if there is one")
+      ->check(CLI::IsMember({"cpu", "cuda", "auto"}));
   app.add_option("--threads", s.threads, "CPU threads")->check(between(1, 1024));
   CLI::Option* fp16 = app.add_flag("--fp16", s.fp16, "mixed precision (default)");
   app.add_flag("--fp32", s.fp32, "plain f32 training")->excludes(fp16);
 }
 
+/// The device of this name; for auto the GPU if there is one. Error for cuda where there is none.
 inline Device choose_device(const std::string& name) {
-  if (name != "auto") return parse_device(name);
-  try {
-    backend_for(Device::cuda());
-    return Device::cuda();
-  } catch (const Error&) {
-    return Device::cpu();
-  }
+  const bool gpu = name == "cuda" || (name == "auto" && cuda::is_available());
+  return gpu ? backend_for(Device::cuda()).device() : Device::cpu();
+}
+
+/// Says in one line what --device auto has chosen, and why.
+inline void print_choice(const std::string& name, Device chosen) {
+  if (name != "auto") return;
+  fmt::print("training on {}{}\n", chosen, chosen.is_cpu() ? ": " + cuda::why_unavailable() : "");
+  std::fflush(stdout);
 }
 
 /// Parses the command line, prepares threads and random numbers and calls train(). The exit status of the program:

@@ -21,24 +21,6 @@ const OpenedModule& opened() {
   return module;
 }
 
-// Why there is no backend with this index; empty when there is one.
-std::string what_is_missing(int index) {
-  const OpenedModule& m = opened();
-  if (!m.module && m.failures.empty())
-    return "this build of halfgrad has no CUDA backend; use the device cpu, or build with the CUDA toolkit";
-  if (!m.module)
-    return fmt::format(
-        "the CUDA backend could not be opened: {}; set HALFGRAD_CUDA_MODULE to its file, or use the device "
-        "cpu",
-        m.failures);
-  std::string why_none;
-  const int count = m.module->gpus(why_none);
-  if (count == 0) return fmt::format("no GPU was found: {}; use the device cpu", why_none);
-  if (index < 0 || index >= count)
-    return fmt::format("there is no such GPU; expected an index from 0 to {}", count - 1);
-  return "";
-}
-
 }  // namespace
 
 std::vector<std::string> module_candidates() {
@@ -68,15 +50,27 @@ OpenedModule open_module(const std::vector<std::string>& candidates) {
   return {nullptr, failures};
 }
 
-bool is_available() { return what_is_missing(0).empty(); }
+std::string why_unavailable(int index) {
+  const OpenedModule& m = opened();
+  if (!m.module && m.failures.empty())
+    return "this build of halfgrad has no CUDA backend";
+  if (!m.module)
+    return fmt::format("the CUDA backend could not be opened (HALFGRAD_CUDA_MODULE names its file): {}", m.failures);
+  std::string why_none;
+  const int count = m.module->gpus(why_none);
+  if (count == 0) return fmt::format("no GPU was found: {}", why_none);
+  if (index < 0 || index >= count)
+    return fmt::format("there is no such GPU, expected an index from 0 to {}", count - 1);
+  return "";
+}
 
 Backend& backend(int index) {
   static std::array<std::atomic<Backend*>, 64> known{};  // every op asks
   const auto at = static_cast<std::size_t>(index);
   if (at < known.size())
     if (Backend* backend = known[at].load(std::memory_order_acquire)) return *backend;
-  const std::string missing = what_is_missing(index);
-  if (!missing.empty()) fail("cuda:{}: {}", index, missing);
+  const std::string missing = why_unavailable(index);
+  if (!missing.empty()) fail("cuda:{}: {}; use the device cpu", index, missing);
   Backend& backend = opened().module->backend(index);
   if (at < known.size()) known[at].store(&backend, std::memory_order_release);
   return backend;
