@@ -165,7 +165,7 @@ void time_passes(Report& report, const Peaks& peaks, bool quick) {
 /// Times the steps of an epoch, but for the first ones, in which state is made and the step is captured.
 class Stopwatch : public Callback {
  public:
-  static constexpr std::int64_t kWarmUp = 4;
+  static constexpr std::int64_t kWarmUp = 3;
 
   int order() const override { return 2000; }
   void on_epoch_begin(Learner&) override { batches_ = 0; }
@@ -217,7 +217,7 @@ class Training {
 void time_training(Report& report, const Peaks& peaks, bool quick) {
   for (bench::TrainingCase c :
        {bench::TrainingCase{"mlp", 64, 28, 400}, {"cnn", 128, 28, 200}, {"resnet", 128, 64, 24}}) {
-    if (quick) c = {c.model, 2, c.model == "resnet" ? 8 : c.size, Stopwatch::kWarmUp + 1};
+    if (quick) c = {c.model, 1, c.model == "resnet" ? 16 : c.size, Stopwatch::kWarmUp + 1};
     const auto make = [&] { return quick && c.model == "resnet" ? models::resnet18(2) : models::make(c.model); };
     for (const bool captured : {false, true}) {
       const std::string name =

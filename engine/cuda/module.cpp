@@ -52,8 +52,7 @@ OpenedModule open_module(const std::vector<std::string>& candidates) {
 
 std::string why_unavailable(int index) {
   const OpenedModule& m = opened();
-  if (!m.module && m.failures.empty())
-    return "this build of halfgrad has no CUDA backend";
+  if (!m.module && m.failures.empty()) return "this build of halfgrad has no CUDA backend";
   if (!m.module)
     return fmt::format("the CUDA backend could not be opened (HALFGRAD_CUDA_MODULE names its file): {}", m.failures);
   std::string why_none;

@@ -2,6 +2,7 @@
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 failures=0
+export HALFGRAD_CUDA_MODULE=/nonexistent/module.so # there is no GPU, wherever this runs
 
 # expect_error TEXT ARGUMENT...: with these arguments the program says in one line what is wrong, which contains TEXT, and
 # ends with status 1; a crash would end it with another.

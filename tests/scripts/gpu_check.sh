@@ -12,15 +12,15 @@ fail() {
   exit 1
 }
 
-# built TEST: a build folder with this program as its device tests.
+# built NAME TEST BENCH: a build folder with these programs as its device tests and its benchmark.
 built() {
-  mkdir -p "$folder/$2/tests/cuda" "$folder/$2/bench" "$folder/$2/tests/cuda_emulation"
-  ln -s "$1" "$folder/$2/tests/cuda/test_cuda"
-  ln -s "$build/bench/bench_gpu" "$folder/$2/bench/bench_gpu"
-  ln -s "$build/tests/cuda_emulation/libhalfgrad_cuda_emulated.so" "$folder/$2/tests/cuda_emulation/"
+  mkdir -p "$folder/$1/tests/cuda" "$folder/$1/bench" "$folder/$1/tests/cuda_emulation"
+  ln -s "$2" "$folder/$1/tests/cuda/test_cuda"
+  ln -s "$3" "$folder/$1/bench/bench_gpu"
+  ln -s "$build/tests/cuda_emulation/libhalfgrad_cuda_emulated.so" "$folder/$1/tests/cuda_emulation/"
 }
 
-built "$build/tests/cuda/test_cuda" good
+built good "$build/tests/cuda/test_cuda" "$build/bench/bench_gpu"
 "$script" --emulated --built --build "$folder/good" >"$folder/output" 2>&1 || fail "status $?, expected 0"
 table="$folder/good/gpu_check/table"
 grep -q '^tests  *ok, [1-9][0-9]* test cases passed, 0 failed' "$table" || fail "the table does not count the tests"
@@ -28,7 +28,9 @@ for row in 'product 64 x' 'convolution 3x3 .* weight grad' relu 'mlp step' 'cnn 
   grep -q "^$row .*[0-9.]* *[0-9]*% *[0-9.]* *[0-9]*% *[0-9.]*$" "$table" || fail "the table has no row '$row'"
 done
 
-built "$(command -v false)" bad
+printf '%s\n' '#!/bin/sh' 'printf "title,unit\nmlp step,ms\n" >"$3"' >"$folder/bench_gpu"
+chmod +x "$folder/bench_gpu"
+built bad "$(command -v false)" "$folder/bench_gpu"
 "$script" --emulated --built --build "$folder/bad" >"$folder/output" 2>&1
 [ $? = 1 ] || fail "the tests fail: expected status 1"
 grep -q '^tests  *failed with status 1' "$folder/bad/gpu_check/table" || fail "the table does not say that the tests failed"
