@@ -139,6 +139,38 @@ HALFGRAD_INLINE vfloat fma(vfloat a, vfloat b, vfloat c) {
 #endif
 }
 
+/// x, but not more (less) than `bound`; NaN stays NaN.
+HALFGRAD_INLINE vfloat at_most(vfloat x, float bound) {
+#if defined(__AVX512F__)
+  return (vfloat)_mm512_maskz_min_ps(kAllLanes, (__m512)broadcast(bound), (__m512)x);
+#elif defined(HALFGRAD_AVX2)
+  return (vfloat)_mm256_min_ps((__m256)broadcast(bound), (__m256)x);
+#else
+  return x > bound ? broadcast(bound) : x;
+#endif
+}
+HALFGRAD_INLINE vfloat at_least(vfloat x, float bound) {
+#if defined(__AVX512F__)
+  return (vfloat)_mm512_maskz_max_ps(kAllLanes, (__m512)broadcast(bound), (__m512)x);
+#elif defined(HALFGRAD_AVX2)
+  return (vfloat)_mm256_max_ps((__m256)broadcast(bound), (__m256)x);
+#else
+  return x < bound ? broadcast(bound) : x;
+#endif
+}
+
+/// x * 2^k, rounded once, for a whole number k, |k| < 160, and |x| between 2^-24 and 2^28, or 0.
+HALFGRAD_INLINE vfloat scale(vfloat x, vfloat k) {
+#if defined(__AVX512F__)
+  return (vfloat)_mm512_maskz_scalef_ps(kAllLanes, (__m512)x, (__m512)k);
+#else
+  // In two steps, of which the first is exact, since k may be outside of the exponents of normal numbers.
+  const vint integer = __builtin_convertvector(k, vint), half = integer >> 1;
+  const vfloat first = (vfloat)((half + 127) << 23), second = (vfloat)((integer - half + 127) << 23);
+  return x * first * second;
+#endif
+}
+
 HALFGRAD_INLINE vfloat sqrt(vfloat x) {
 #if defined(__AVX512F__)
   return (vfloat)_mm512_maskz_sqrt_ps(kAllLanes, (__m512)x);
@@ -147,6 +179,19 @@ HALFGRAD_INLINE vfloat sqrt(vfloat x) {
 #else
   for (int i = 0; i < kLanes; ++i) x[i] = __builtin_sqrtf(x[i]);
   return x;
+#endif
+}
+
+/// Whether a comparison holds in any lane.
+HALFGRAD_INLINE bool any(vint mask) {
+#if defined(__AVX512F__)
+  return _mm512_test_epi32_mask((__m512i)mask, (__m512i)mask) != 0;
+#elif defined(HALFGRAD_AVX2)
+  return _mm256_movemask_ps((__m256)mask) != 0;
+#else
+  std::int32_t bits = 0;
+  for (int i = 0; i < kLanes; ++i) bits |= mask[i];
+  return bits != 0;
 #endif
 }
 

@@ -1,88 +1,14 @@
+// Numbers of any dtype to and from dense buffers of the type that is computed in.
+
 #include "engine/cpu/kernels/elementwise.h"
-
 #include "engine/cpu/simd.h"
-#include "engine/ops/elementwise_ops.h"
-
-// x and y of an in-place op are the same memory, element for element, which is no dependence between iterations.
-#ifdef __clang__
-#define HALFGRAD_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
-#else
-#define HALFGRAD_INDEPENDENT _Pragma("GCC ivdep")
-#endif
+#include "engine/ops/elementwise_ops/op.h"
 
 namespace halfgrad::cpu::HALFGRAD_ISA {
 namespace {
 
-using namespace halfgrad::elementwise;
+using halfgrad::elementwise::truncated;
 using i64_t = std::int64_t;
-
-// --- op -> loop ------------------------------------------------------------------------------------------------------
-
-template <class Op>
-HALFGRAD_INLINE Op make(const double* params) {
-  Op op;
-  if constexpr (sizeof(Op) >= sizeof(double)) std::memcpy(static_cast<void*>(&op), params, sizeof(Op));
-  return op;
-}
-
-template <class Op, class T>
-void unary_loop(const double* params, const void* x, void* y, i64_t n) {
-  const Op op = make<Op>(params);
-  const T* in = static_cast<const T*>(x);
-  T* out = static_cast<T*>(y);
-  HALFGRAD_INDEPENDENT
-  for (i64_t i = 0; i < n; ++i) out[i] = static_cast<T>(op.forward(in[i]));
-}
-
-template <class Op, class T>
-void unary_backward_loop(const double* params, const void* dy, const void* x, const void* y, void* dx, i64_t n) {
-  const Op op = make<Op>(params);
-  const T* gradient = static_cast<const T*>(dy);
-  const T* read = static_cast<const T*>(Op::uses == Uses::input ? x : y);
-  T* out = static_cast<T*>(dx);
-  HALFGRAD_INDEPENDENT
-  for (i64_t i = 0; i < n; ++i) {
-    const T v = read[i];
-    out[i] = op.backward(gradient[i], v, v);  // the one that is not read is ignored by the op
-  }
-}
-
-template <class Op, class T>
-void binary_loop(const void* a, const void* b, void* y, i64_t n) {
-  const T* left = static_cast<const T*>(a);
-  const T* right = static_cast<const T*>(b);
-  T* out = static_cast<T*>(y);
-  HALFGRAD_INDEPENDENT
-  for (i64_t i = 0; i < n; ++i) out[i] = static_cast<T>(Op::forward(left[i], right[i]));
-}
-
-template <class Op, class T>
-void binary_backward_loop(const void* dy, const void* a, const void* b, const void* y, void* da, void* db, i64_t n) {
-  const T* gradient = static_cast<const T*>(dy);
-  const T* left = static_cast<const T*>(a);
-  const T* right = static_cast<const T*>(b);
-  const T* result = static_cast<const T*>(Op::uses == BinaryUses::inputs_and_output ? y : a);
-  if (T* out = static_cast<T*>(da)) {
-    HALFGRAD_INDEPENDENT
-    for (i64_t i = 0; i < n; ++i) out[i] = Op::backward_a(gradient[i], left[i], right[i], result[i]);
-  }
-  if (T* out = static_cast<T*>(db)) {
-    HALFGRAD_INDEPENDENT
-    for (i64_t i = 0; i < n; ++i) out[i] = Op::backward_b(gradient[i], left[i], right[i], result[i]);
-  }
-}
-
-template <class T>
-void select_loop(const void* condition, const void* a, const void* b, void* y, i64_t n) {
-  const std::uint8_t* c = static_cast<const std::uint8_t*>(condition);
-  const T* left = static_cast<const T*>(a);
-  const T* right = static_cast<const T*>(b);
-  T* out = static_cast<T*>(y);
-  HALFGRAD_INDEPENDENT
-  for (i64_t i = 0; i < n; ++i) out[i] = c[i] ? left[i] : right[i];
-}
-
-// --- tensor memory <-> buffer ----------------------------------------------------------------------------------------
 
 // How the elements lie in memory. A half is its bits and a bool is a byte of its own type, so that each gets its own
 // conversion.
@@ -178,64 +104,6 @@ void move_loop(const void* src, i64_t src_stride, void* dst, i64_t dst_stride, i
     for (i64_t i = 0; i < n; ++i) out[i * dst_stride] = in[i * src_stride];
 }
 
-// --- the tables ------------------------------------------------------------------------------------------------------
-
-template <class Op>
-inline constexpr bool takes_integers = Op::types != Types::floats;
-template <class Op>
-inline constexpr bool has_gradient = Op::types != Types::predicate;
-
-template <class Op, class T>
-constexpr ElementwiseKernels::Unary unary_entry() {
-  if constexpr (std::is_floating_point_v<T> || takes_integers<Op>)
-    return &unary_loop<Op, T>;
-  else
-    return nullptr;
-}
-template <class Op, class T>
-constexpr ElementwiseKernels::UnaryBackward unary_backward_entry() {
-  if constexpr (std::is_floating_point_v<T> && has_gradient<Op>)
-    return &unary_backward_loop<Op, T>;
-  else
-    return nullptr;
-}
-template <class Op, class T>
-constexpr ElementwiseKernels::Binary binary_entry() {
-  if constexpr (std::is_floating_point_v<T> || takes_integers<Op>)
-    return &binary_loop<Op, T>;
-  else
-    return nullptr;
-}
-template <class Op, class T>
-constexpr ElementwiseKernels::BinaryBackward binary_backward_entry() {
-  if constexpr (std::is_floating_point_v<T> && has_gradient<Op>)
-    return &binary_backward_loop<Op, T>;
-  else
-    return nullptr;
-}
-
-template <class Ops>
-struct UnaryTables;
-template <class... Ops>
-struct UnaryTables<List<Ops...>> {
-  static constexpr ElementwiseKernels::Unary forward[][kComputeTypes] = {
-      {unary_entry<Ops, float>(), unary_entry<Ops, double>(), unary_entry<Ops, i64_t>()}...};
-  static constexpr ElementwiseKernels::UnaryBackward backward[][kComputeTypes] = {
-      {unary_backward_entry<Ops, float>(), unary_backward_entry<Ops, double>(), nullptr}...};
-};
-
-template <class Ops>
-struct BinaryTables;
-template <class... Ops>
-struct BinaryTables<List<Ops...>> {
-  static constexpr ElementwiseKernels::Binary forward[][kComputeTypes] = {
-      {binary_entry<Ops, float>(), binary_entry<Ops, double>(), binary_entry<Ops, i64_t>()}...};
-  static constexpr ElementwiseKernels::BinaryBackward backward[][kComputeTypes] = {
-      {binary_backward_entry<Ops, float>(), binary_backward_entry<Ops, double>(), nullptr}...};
-};
-
-constexpr ElementwiseKernels::Select select_table[] = {&select_loop<float>, &select_loop<double>, &select_loop<i64_t>};
-
 // In the order of DType.
 #define HALFGRAD_ROW(loop, S) \
   { &loop<S, float>, &loop<S, double>, &loop<S, i64_t> }
@@ -255,11 +123,17 @@ constexpr ElementwiseKernels::Move move_table[] = {&move_loop<std::uint8_t>, &mo
 
 }  // namespace
 
+void unary_kernels(ElementwiseKernels& kernels);
+void binary_kernels(ElementwiseKernels& kernels);
+
 ElementwiseKernels elementwise_kernels() {
-  using Unary = UnaryTables<UnaryOps>;
-  using Binary = BinaryTables<BinaryOps>;
-  return {Unary::forward, Unary::backward, Binary::forward, Binary::backward,
-          select_table,   load_table,      store_table,     move_table};
+  ElementwiseKernels kernels;
+  unary_kernels(kernels);
+  binary_kernels(kernels);
+  kernels.load = load_table;
+  kernels.store = store_table;
+  kernels.move = move_table;
+  return kernels;
 }
 
 }  // namespace halfgrad::cpu::HALFGRAD_ISA

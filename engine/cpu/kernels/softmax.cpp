@@ -1,6 +1,6 @@
 #include "engine/cpu/kernels/softmax.h"
 
-#include "engine/cpu/kernels/exp.h"
+#include "engine/cpu/kernels/math.h"
 #include "engine/cpu/kernels/lanes.h"
 
 namespace halfgrad::cpu::HALFGRAD_ISA {

@@ -149,7 +149,7 @@ struct Eq {
   static constexpr const char* name = "eq";
   static constexpr Types types = Types::predicate;
   template <class T>
-  static constexpr bool forward(const T& a, const T& b) {
+  static constexpr auto forward(const T& a, const T& b) {
     return a == b;
   }
 };
@@ -157,7 +157,7 @@ struct Ne {
   static constexpr const char* name = "ne";
   static constexpr Types types = Types::predicate;
   template <class T>
-  static constexpr bool forward(const T& a, const T& b) {
+  static constexpr auto forward(const T& a, const T& b) {
     return a != b;
   }
 };
@@ -165,7 +165,7 @@ struct Lt {
   static constexpr const char* name = "lt";
   static constexpr Types types = Types::predicate;
   template <class T>
-  static constexpr bool forward(const T& a, const T& b) {
+  static constexpr auto forward(const T& a, const T& b) {
     return a < b;
   }
 };
@@ -173,7 +173,7 @@ struct Le {
   static constexpr const char* name = "le";
   static constexpr Types types = Types::predicate;
   template <class T>
-  static constexpr bool forward(const T& a, const T& b) {
+  static constexpr auto forward(const T& a, const T& b) {
     return a <= b;
   }
 };
@@ -181,7 +181,7 @@ struct Gt {
   static constexpr const char* name = "gt";
   static constexpr Types types = Types::predicate;
   template <class T>
-  static constexpr bool forward(const T& a, const T& b) {
+  static constexpr auto forward(const T& a, const T& b) {
     return a > b;
   }
 };
@@ -189,7 +189,7 @@ struct Ge {
   static constexpr const char* name = "ge";
   static constexpr Types types = Types::predicate;
   template <class T>
-  static constexpr bool forward(const T& a, const T& b) {
+  static constexpr auto forward(const T& a, const T& b) {
     return a >= b;
   }
 };
@@ -197,24 +197,24 @@ struct LogicalAnd {
   static constexpr const char* name = "logical_and";
   static constexpr Types types = Types::predicate;
   template <class T>
-  static constexpr bool forward(const T& a, const T& b) {
-    return a != 0 && b != 0;
+  static constexpr auto forward(const T& a, const T& b) {
+    return a != constant<T>(0) && b != constant<T>(0);
   }
 };
 struct LogicalOr {
   static constexpr const char* name = "logical_or";
   static constexpr Types types = Types::predicate;
   template <class T>
-  static constexpr bool forward(const T& a, const T& b) {
-    return a != 0 || b != 0;
+  static constexpr auto forward(const T& a, const T& b) {
+    return a != constant<T>(0) || b != constant<T>(0);
   }
 };
 struct LogicalXor {
   static constexpr const char* name = "logical_xor";
   static constexpr Types types = Types::predicate;
   template <class T>
-  static constexpr bool forward(const T& a, const T& b) {
-    return (a != 0) != (b != 0);
+  static constexpr auto forward(const T& a, const T& b) {
+    return (a != constant<T>(0)) != (b != constant<T>(0));
   }
 };
 

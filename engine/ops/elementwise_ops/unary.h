@@ -41,7 +41,8 @@ struct Sign {  // -1, 0 or 1; NaN stays NaN
   static constexpr Uses uses = Uses::nothing;
   template <class T>
   static constexpr T forward(const T& x) {
-    return x > 0 ? T(1) : x < 0 ? T(-1) : x == 0 ? T(0) : x;
+    return where(x > constant<T>(0), T(1),
+                 where(x < constant<T>(0), T(-1), where(x == constant<T>(0), T(zeros_like(x)), x)));
   }
   template <class T>
   static constexpr T backward(const T& dy, const T&, const T&) {
@@ -55,7 +56,8 @@ struct Floor {
   static constexpr Uses uses = Uses::nothing;
   template <class T>
   static constexpr T forward(const T& x) {
-    return std::floor(x);
+    using std::floor;
+    return floor(x);
   }
   template <class T>
   static constexpr T backward(const T& dy, const T&, const T&) {
@@ -69,7 +71,8 @@ struct Ceil {
   static constexpr Uses uses = Uses::nothing;
   template <class T>
   static constexpr T forward(const T& x) {
-    return std::ceil(x);
+    using std::ceil;
+    return ceil(x);
   }
   template <class T>
   static constexpr T backward(const T& dy, const T&, const T&) {
@@ -83,7 +86,8 @@ struct Round {  // to nearest, ties to even
   static constexpr Uses uses = Uses::nothing;
   template <class T>
   static constexpr T forward(const T& x) {
-    return std::nearbyint(x);
+    using std::nearbyint;
+    return nearbyint(x);
   }
   template <class T>
   static constexpr T backward(const T& dy, const T&, const T&) {
@@ -293,8 +297,8 @@ struct LogicalNot {
   static constexpr const char* name = "logical_not";
   static constexpr Types types = Types::predicate;
   template <class T>
-  static constexpr bool forward(const T& x) {
-    return x == 0;
+  static constexpr auto forward(const T& x) {
+    return x == constant<T>(0);
   }
 };
 
@@ -302,7 +306,7 @@ struct IsNan {
   static constexpr const char* name = "isnan";
   static constexpr Types types = Types::predicate;
   template <class T>
-  static constexpr bool forward(const T& x) {
+  static constexpr auto forward(const T& x) {
     return x != x;
   }
 };
@@ -311,7 +315,7 @@ struct IsInf {
   static constexpr const char* name = "isinf";
   static constexpr Types types = Types::predicate;
   template <class T>
-  static constexpr bool forward(const T& x) {
+  static constexpr auto forward(const T& x) {
     return x == x && T(x - x) != T(x - x);
   }
 };
@@ -320,7 +324,7 @@ struct IsFinite {
   static constexpr const char* name = "isfinite";
   static constexpr Types types = Types::predicate;
   template <class T>
-  static constexpr bool forward(const T& x) {
+  static constexpr auto forward(const T& x) {
     return T(x - x) == T(x - x);
   }
 };
