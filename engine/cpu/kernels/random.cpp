@@ -1,5 +1,5 @@
-// Fills from the counter-based generator, some counters at a time, so that the compiler makes vectors of
-// them. All instruction sets give the same bits, because philox.h does.
+// Fills from the counter-based generator, as many counters at a time as there are lanes. All instruction sets give the
+// same bits, those that philox.h defines.
 
 #include "engine/cpu/kernels/random.h"
 
@@ -12,12 +12,47 @@ namespace {
 constexpr int kCounters = 64;
 constexpr int kNumbers = 4 * kCounters;
 
-// The 32 bits of the fill's elements begin ... begin + kNumbers.
+// The words of Philox, each in the low half of a 64-bit lane. What the high halves hold does no harm: a multiplication
+// reads the low halves alone, and fills the lane with the whole product.
+typedef std::uint64_t vwide __attribute__((vector_size(kLanes * 4)));
+constexpr int kWideLanes = kLanes / 2;
+
+HALFGRAD_INLINE vwide product(vwide x, std::uint32_t factor) {
+  const vwide factors = vwide{} + factor;
+#if defined(__AVX512F__)
+  return (vwide)_mm512_maskz_mul_epu32(0xFF, (__m512i)x, (__m512i)factors);
+#elif defined(HALFGRAD_AVX2)
+  return (vwide)_mm256_mul_epu32((__m256i)x, (__m256i)factors);
+#elif defined(__SSE2__)
+  return (vwide)_mm_mul_epu32((__m128i)x, (__m128i)factors);
+#else
+  return (x & 0xFFFFFFFF) * factors;
+#endif
+}
+
+// x0, y0, x1, y1, ...
+template <int... I>
+HALFGRAD_INLINE void store_interleaved(std::uint32_t* to, vwide x, vwide y, Indices<I...>) {
+  store_bits(to, __builtin_shufflevector(x, y, (I / 2 + I % 2 * kWideLanes)...));
+  store_bits(to + kLanes, __builtin_shufflevector(x, y, (kWideLanes / 2 + I / 2 + I % 2 * kWideLanes)...));
+}
+
+// The 32 bits of the fill's elements begin ... begin + kNumbers: philox4x32_10 of philox.h for kCounters counters.
 void random_bits(const RandomFill& fill, std::int64_t begin, std::uint64_t variant, std::uint32_t* bits) {
-  const std::uint64_t first = fill.offset + static_cast<std::uint64_t>(begin) / 4;
-  for (int i = 0; i < kCounters; ++i) {
-    const PhiloxBlock block = random_block(fill.seed, first + static_cast<std::uint64_t>(i), variant);
-    for (int lane = 0; lane < 4; ++lane) bits[4 * i + lane] = block.lane[lane];
+  vwide counter = vwide{} + (fill.offset + static_cast<std::uint64_t>(begin) / 4);
+  for (int lane = 0; lane < kWideLanes; ++lane) counter[lane] += static_cast<std::uint64_t>(lane);
+  for (int i = 0; i < kCounters; i += kWideLanes, counter += kWideLanes) {
+    vwide c0 = counter, c1 = counter >> 32, c2 = vwide{} + variant, c3 = c2 >> 32;
+    std::uint32_t key0 = static_cast<std::uint32_t>(fill.seed), key1 = static_cast<std::uint32_t>(fill.seed >> 32);
+    for (int round = 0; round < 10; ++round, key0 += 0x9E3779B9, key1 += 0xBB67AE85) {
+      const vwide product0 = product(c0, 0xD2511F53), product1 = product(c2, 0xCD9E8D57);
+      c0 = (product1 >> 32) ^ c1 ^ key0;
+      c1 = product1;
+      c2 = (product0 >> 32) ^ c3 ^ key1;
+      c3 = product0;
+    }
+    store_interleaved(bits + 4 * i, (c0 & 0xFFFFFFFF) | c1 << 32, (c2 & 0xFFFFFFFF) | c3 << 32,
+                      typename CountUp<kWideLanes>::type{});
   }
 }
 
@@ -58,8 +93,14 @@ struct Bernoulli {
   static void numbers(const RandomFill& fill, std::int64_t begin, int, C* y) {
     std::uint32_t bits[kNumbers];
     random_bits(fill, begin, 0, bits);
-    const BernoulliNumbers<C> number(fill);
-    for (int i = 0; i < kNumbers; ++i) y[i] = number(bits[i]);
+    // Whole numbers below a * 2^32 are those below its ceiling.
+    const double threshold = __builtin_ceil(fill.a * 0x1p32);
+    if (threshold >= 0x1p32) {
+      for (int i = 0; i < kNumbers; ++i) y[i] = 1;
+    } else {
+      const auto below = static_cast<std::uint32_t>(threshold);
+      for (int i = 0; i < kNumbers; ++i) y[i] = bits[i] < below ? C(1) : C(0);
+    }
   }
 };
 
