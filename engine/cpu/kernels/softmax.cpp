@@ -1,7 +1,7 @@
 #include "engine/cpu/kernels/softmax.h"
 
-#include "engine/cpu/kernels/math.h"
 #include "engine/cpu/kernels/lanes.h"
+#include "engine/cpu/kernels/math.h"
 
 namespace halfgrad::cpu::HALFGRAD_ISA {
 namespace {
@@ -30,77 +30,103 @@ void store_lines(T* y, const Number<T>* buffer, std::int64_t lines, std::int64_t
 
 // y[i..] = f(i, k) for all of [0, n), k lanes at a time.
 template <class T, class F>
-HALFGRAD_INLINE void map(Number<T>* y, std::int64_t n, F f) {
+HALFGRAD_INLINE void map(T* y, std::int64_t n, F f) {
   std::int64_t i = 0;
   for (; i + lanes_of<T> <= n; i += lanes_of<T>) store(y + i, f(i, std::int64_t{lanes_of<T>}));
   if (i < n) store_n(y + i, f(i, n - i), n - i);
 }
 
+// The largest number of a line, or -inf. A NaN is skipped.
 template <class T>
-Number<T> largest(const Number<T>* x, std::int64_t n) {
-  constexpr int kLanesOfT = lanes_of<T>;
-  Vector<T> most = spread<T>(-__builtin_inff());
+Number<T> largest(const T* x, std::int64_t n) {
+  constexpr int kVectors = 4;  // at once, since each comparison waits for the one before
+  Vector<T> most[kVectors];
+  unroll<kVectors>([&](auto v) HALFGRAD_LAMBDA { most[v] = spread<T>(-__builtin_inff()); });
+  const auto take = [&](auto v, const T* p) HALFGRAD_LAMBDA {
+    const Vector<T> numbers = load(p);
+    most[v] = numbers > most[v] ? numbers : most[v];
+  };
   std::int64_t i = 0;
-  for (; i + kLanesOfT <= n; i += kLanesOfT) {
-    const Vector<T> v = load(x + i);
-    most = v > most ? v : most;
-  }
-  Number<T> lanes[kLanesOfT];
-  store(lanes, most);
-  for (; i < n; ++i) lanes[0] = x[i] > lanes[0] ? x[i] : lanes[0];
-  for (int l = 1; l < kLanesOfT; ++l) lanes[0] = lanes[l] > lanes[0] ? lanes[l] : lanes[0];
-  return lanes[0];
+  for (; i + kVectors * lanes_of<T> <= n; i += kVectors * lanes_of<T>)
+    unroll<kVectors>([&](auto v) HALFGRAD_LAMBDA { take(v, x + i + v * lanes_of<T>); });
+  for (; i + lanes_of<T> <= n; i += lanes_of<T>) take(Index<0>{}, x + i);
+  Number<T> lanes[kVectors * lanes_of<T>];
+  unroll<kVectors>([&](auto v) HALFGRAD_LAMBDA { store(lanes + v * lanes_of<T>, most[v]); });
+  Number<T> result = lanes[0];
+  for (const Number<T> lane : lanes) result = lane > result ? lane : result;
+  for (; i < n; ++i) result = number(x[i]) > result ? number(x[i]) : result;
+  return result;
 }
 
-// A line in place. A NaN is skipped by largest() but not by the sum; -inf - -inf and inf - inf make one.
+// A line; x and y may be the same. The sum meets the NaN that largest() skipped; -inf - -inf and inf - inf make one.
 template <class T>
-void softmax_line(Number<T>* x, std::int64_t n, bool log, Number<T>* exponentials) {
-  const Vector<T> most = spread<T>(largest<T>(x, n));
-  map<T>(exponentials, n, [&](std::int64_t i, std::int64_t k) HALFGRAD_LAMBDA { return exp(load_n(x + i, k) - most); });
-  const Number<T> sum = pairwise_sum<T>(
-      0, n, [&](std::int64_t i, std::int64_t k) HALFGRAD_LAMBDA { return load_n(exponentials + i, k); });
+void softmax_line(T* y, const T* x, std::int64_t n, bool log, Number<T>* exponentials) {
+  const Vector<T> most = spread<T>(largest(x, n));
+  const Number<T> sum = pairwise_sum<T>(0, n, [&](std::int64_t i, std::int64_t k) HALFGRAD_LAMBDA {
+    const Vector<T> e = exp(load_n(x + i, k) - most);
+    if (!log) store_n(exponentials + i, e, k);
+    return k == lanes_of<T> ? e : first_n(e, k);
+  });
   if (log) {
     const Vector<T> log_sum = spread<T>(static_cast<Number<T>>(__builtin_log(sum)));
-    map<T>(x, n, [&](std::int64_t i, std::int64_t k) HALFGRAD_LAMBDA { return load_n(x + i, k) - most - log_sum; });
+    map(y, n, [&](std::int64_t i, std::int64_t k) HALFGRAD_LAMBDA { return load_n(x + i, k) - most - log_sum; });
   } else {
     const Vector<T> divisor = spread<T>(sum);
-    map<T>(x, n, [&](std::int64_t i, std::int64_t k) HALFGRAD_LAMBDA { return load_n(exponentials + i, k) / divisor; });
+    map(y, n, [&](std::int64_t i, std::int64_t k) HALFGRAD_LAMBDA { return load_n(exponentials + i, k) / divisor; });
   }
 }
 
 template <class T>
-void forward(void* y, const void* x, std::int64_t lines, std::int64_t n, LineStrides y_strides, LineStrides x_strides,
-             bool log, void* memory) {
+void forward(void* y_memory, const void* x_memory, std::int64_t lines, std::int64_t n, LineStrides y_strides,
+             LineStrides x_strides, bool log, void* memory) {
+  auto* y = static_cast<T*>(y_memory);
+  const auto* x = static_cast<const T*>(x_memory);
   auto* buffer = static_cast<Number<T>*>(memory);
-  load_lines(buffer, static_cast<const T*>(x), lines, n, x_strides);
-  for (std::int64_t l = 0; l < lines; ++l)
-    softmax_line<T>(buffer + l * (n + kLinePadding), n, log, buffer + lines * (n + kLinePadding));
-  store_lines(static_cast<T*>(y), buffer, lines, n, y_strides);
+  if (x_strides.step == 1 && y_strides.step == 1) {
+    for (std::int64_t l = 0; l < lines; ++l)
+      softmax_line(y + l * y_strides.line, x + l * x_strides.line, n, log, buffer);
+    return;
+  }
+  load_lines(buffer, x, lines, n, x_strides);
+  for (std::int64_t l = 0; l < lines; ++l) {
+    Number<T>* line = buffer + l * (n + kLinePadding);
+    softmax_line(line, line, n, log, buffer + lines * (n + kLinePadding));
+  }
+  store_lines(y, buffer, lines, n, y_strides);
 }
 
-// softmax: dx = y (dy - sum(dy y));  log_softmax: dx = dy - e^y sum(dy)
+// softmax: dx = y (dy - sum(dy y));  log_softmax: dx = dy - e^y sum(dy). dx and dy may be the same.
 template <class T>
-void backward_line(Number<T>* dy, const Number<T>* y, std::int64_t n, bool log) {
+void backward_line(T* dx, const T* dy, const T* y, std::int64_t n, bool log) {
   const Number<T> sum = pairwise_sum<T>(0, n, [&](std::int64_t i, std::int64_t k) HALFGRAD_LAMBDA {
     return log ? load_n(dy + i, k) : load_n(dy + i, k) * load_n(y + i, k);
   });
   const Vector<T> total = spread<T>(sum);
-  map<T>(dy, n, [&](std::int64_t i, std::int64_t k) HALFGRAD_LAMBDA {
+  map(dx, n, [&](std::int64_t i, std::int64_t k) HALFGRAD_LAMBDA {
     const Vector<T> d = load_n(dy + i, k), v = load_n(y + i, k);
     return log ? d - exp(v) * total : v * (d - total);
   });
 }
 
 template <class T>
-void backward(void* dx, const void* dy, const void* y, std::int64_t lines, std::int64_t n, LineStrides dx_strides,
-              LineStrides dy_strides, LineStrides y_strides, bool log, void* memory) {
+void backward(void* dx_memory, const void* dy_memory, const void* y_memory, std::int64_t lines, std::int64_t n,
+              LineStrides dx_strides, LineStrides dy_strides, LineStrides y_strides, bool log, void* memory) {
+  auto* dx = static_cast<T*>(dx_memory);
+  const auto *dy = static_cast<const T*>(dy_memory), *y = static_cast<const T*>(y_memory);
+  if (dx_strides.step == 1 && dy_strides.step == 1 && y_strides.step == 1) {
+    for (std::int64_t l = 0; l < lines; ++l)
+      backward_line(dx + l * dx_strides.line, dy + l * dy_strides.line, y + l * y_strides.line, n, log);
+    return;
+  }
   auto* gradient = static_cast<Number<T>*>(memory);
   auto* output = gradient + lines * (n + kLinePadding);
-  load_lines(gradient, static_cast<const T*>(dy), lines, n, dy_strides);
-  load_lines(output, static_cast<const T*>(y), lines, n, y_strides);
-  for (std::int64_t l = 0; l < lines; ++l)
-    backward_line<T>(gradient + l * (n + kLinePadding), output + l * (n + kLinePadding), n, log);
-  store_lines(static_cast<T*>(dx), gradient, lines, n, dx_strides);
+  load_lines(gradient, dy, lines, n, dy_strides);
+  load_lines(output, y, lines, n, y_strides);
+  for (std::int64_t l = 0; l < lines; ++l) {
+    Number<T>* line = gradient + l * (n + kLinePadding);
+    backward_line(line, line, output + l * (n + kLinePadding), n, log);
+  }
+  store_lines(dx, gradient, lines, n, dx_strides);
 }
 
 }  // namespace
