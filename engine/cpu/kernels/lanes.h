@@ -116,6 +116,16 @@ Number<T> pairwise_sum(std::int64_t begin, std::int64_t end, F f) {
   return sum_of_lanes(sums[0]);
 }
 
+// --- vectors over contiguous memory ----------------------------------------------------------------------------------
+
+/// y[i..] = f(i, k) for all of [0, n), k lanes at a time.
+template <class T, class F>
+HALFGRAD_INLINE void map(T* y, std::int64_t n, F f) {
+  std::int64_t i = 0;
+  for (; i + lanes_of<T> <= n; i += lanes_of<T>) store(y + i, f(i, std::int64_t{lanes_of<T>}));
+  if (i < n) store_n(y + i, f(i, n - i), n - i);
+}
+
 // --- lines: n elements that are `stride` apart, in and out of a dense buffer -----------------------------------------
 
 template <class T>

@@ -299,24 +299,42 @@ void gradient(void* dx, const void* dy, const void* x, std::int64_t width, std::
 
 // --- layer normalisation, a row at a time ----------------------------------------------------------------------------
 
+// A row as Numbers: where it lies, when it is that already, else converted into the buffer.
+template <class T>
+HALFGRAD_INLINE const Number<T>* dense_row(const T* x, std::int64_t n, std::int64_t stride, Number<T>* buffer) {
+  if constexpr (std::is_same_v<T, Number<T>>)
+    if (stride == 1) return x;
+  load_line(buffer, x, n, stride);
+  return buffer;
+}
+// y = f(i, k), by way of the buffer when y is not dense. What f reads may be in the buffer.
+template <class T, class F>
+HALFGRAD_INLINE void map_row(T* y, std::int64_t n, std::int64_t stride, Number<T>* buffer, F f) {
+  if (stride == 1) return map(y, n, f);
+  map(buffer, n, f);
+  store_line(y, buffer, n, stride);
+}
+
 template <class T>
 void layer_norm(void* y, void* mean_out, void* rstd_out, const void* x, std::int64_t n, std::int64_t y_stride,
                 std::int64_t x_stride, const void* weight_memory, const void* bias_memory, double eps, void* memory) {
   using N = Number<T>;
   using V = Vector<T>;
-  auto* row = static_cast<N*>(memory);
+  auto* buffer = static_cast<N*>(memory);
   const auto *weight = static_cast<const N*>(weight_memory), *bias = static_cast<const N*>(bias_memory);
-  load_line(row, static_cast<const T*>(x), n, x_stride);
+  const N* row = dense_row(static_cast<const T*>(x), n, x_stride, buffer);
   const auto length = static_cast<double>(n);
   const N rough =
       static_cast<N>(static_cast<double>(pairwise_sum<T>(
                          0, n, [&](std::int64_t i, std::int64_t k) HALFGRAD_LAMBDA { return load_n(row + i, k); })) /
                      length);
-  for (std::int64_t i = 0; i < n; ++i) row[i] -= rough;
-  const N distances =
-      pairwise_sum<T>(0, n, [&](std::int64_t i, std::int64_t k) HALFGRAD_LAMBDA { return load_n(row + i, k); });
+  const V center = spread<T>(rough);
+  const auto distance = [&](std::int64_t i, std::int64_t k) HALFGRAD_LAMBDA {
+    return k == lanes_of<T> ? load(row + i) - center : first_n(load_n(row + i, k) - center, k);
+  };
+  const N distances = pairwise_sum<T>(0, n, distance);
   const N squares = pairwise_sum<T>(0, n, [&](std::int64_t i, std::int64_t k) HALFGRAD_LAMBDA {
-    const V d = load_n(row + i, k);
+    const V d = distance(i, k);
     return d * d;
   });
   const Spread moments(static_cast<double>(rough), static_cast<double>(distances), static_cast<double>(squares),
@@ -326,41 +344,43 @@ void layer_norm(void* y, void* mean_out, void* rstd_out, const void* x, std::int
   *static_cast<N*>(mean_out) = mean;
   *static_cast<N*>(rstd_out) = rstd;
   // The distances are those from `rough`; what is left to the mean itself is small and added to each.
-  const N rest = static_cast<N>(static_cast<double>(rough) - moments.mean);
-  for (std::int64_t i = 0; i < n; ++i) row[i] = (row[i] + rest) * rstd * weight[i] + bias[i];
-  store_line(static_cast<T*>(y), row, n, y_stride);
+  const V rest = spread<T>(static_cast<N>(static_cast<double>(rough) - moments.mean)), scale = spread<T>(rstd);
+  map_row(static_cast<T*>(y), n, y_stride, buffer, [&](std::int64_t i, std::int64_t k) HALFGRAD_LAMBDA {
+    return (load_n(row + i, k) - center + rest) * scale * load_n(weight + i, k) + load_n(bias + i, k);
+  });
 }
 
 // g = dy * weight and z = (x - mean) * rstd give dx = rstd * (g - mean(g) - z * mean(g z)).
 template <class T>
-void layer_norm_backward(void* dx, void* dweight_memory, void* dbias_memory, const void* dy, const void* x,
-                         std::int64_t n, std::int64_t dx_stride, std::int64_t dy_stride, std::int64_t x_stride,
-                         double mean_value, double rstd_value, const void* weight_memory, void* memory) {
+void layer_norm_backward(void* dx, void* dweight_memory, void* dbias_memory, const void* dy_memory,
+                         const void* x_memory, std::int64_t n, std::int64_t dx_stride, std::int64_t dy_stride,
+                         std::int64_t x_stride, double mean_value, double rstd_value, const void* weight_memory,
+                         void* memory) {
   using N = Number<T>;
+  using V = Vector<T>;
   auto *g = static_cast<N*>(memory), *z = g + n;
   auto *dweight = static_cast<N*>(dweight_memory), *dbias = static_cast<N*>(dbias_memory);
   const auto* weight = static_cast<const N*>(weight_memory);
-  const N mean = static_cast<N>(mean_value), rstd = static_cast<N>(rstd_value);
-  load_line(g, static_cast<const T*>(dy), n, dy_stride);
-  load_line(z, static_cast<const T*>(x), n, x_stride);
-  for (std::int64_t i = 0; i < n; ++i) {
-    z[i] = (z[i] - mean) * rstd;
-    dweight[i] += g[i] * z[i];
-    dbias[i] += g[i];
-    g[i] *= weight[i];
-  }
+  const V mean = spread<T>(static_cast<N>(mean_value)), rstd = spread<T>(static_cast<N>(rstd_value));
+  const N* dy = dense_row(static_cast<const T*>(dy_memory), n, dy_stride, g);
+  const N* x = dense_row(static_cast<const T*>(x_memory), n, x_stride, z);
+  const N sum_g = pairwise_sum<T>(0, n, [&](std::int64_t i, std::int64_t k) HALFGRAD_LAMBDA {
+    const V d = load_n(dy + i, k), distance = (load_n(x + i, k) - mean) * rstd, weighted = d * load_n(weight + i, k);
+    store_n(dweight + i, load_n(dweight + i, k) + d * distance, k);
+    store_n(dbias + i, load_n(dbias + i, k) + d, k);
+    store_n(z + i, distance, k);
+    store_n(g + i, weighted, k);
+    return weighted;
+  });
   if (dx == nullptr) return;
+  const N sum_gz = pairwise_sum<T>(
+      0, n, [&](std::int64_t i, std::int64_t k) HALFGRAD_LAMBDA { return load_n(g + i, k) * load_n(z + i, k); });
   const auto length = static_cast<double>(n);
-  const N mean_g =
-      static_cast<N>(static_cast<double>(pairwise_sum<T>(
-                         0, n, [&](std::int64_t i, std::int64_t k) HALFGRAD_LAMBDA { return load_n(g + i, k); })) /
-                     length);
-  const N mean_gz = static_cast<N>(
-      static_cast<double>(pairwise_sum<T>(
-          0, n, [&](std::int64_t i, std::int64_t k) HALFGRAD_LAMBDA { return load_n(g + i, k) * load_n(z + i, k); })) /
-      length);
-  for (std::int64_t i = 0; i < n; ++i) g[i] = rstd * (g[i] - mean_g - z[i] * mean_gz);
-  store_line(static_cast<T*>(dx), g, n, dx_stride);
+  const V mean_g = spread<T>(static_cast<N>(static_cast<double>(sum_g) / length));
+  const V mean_gz = spread<T>(static_cast<N>(static_cast<double>(sum_gz) / length));
+  map_row(static_cast<T*>(dx), n, dx_stride, g, [&](std::int64_t i, std::int64_t k) HALFGRAD_LAMBDA {
+    return rstd * (load_n(g + i, k) - mean_g - load_n(z + i, k) * mean_gz);
+  });
 }
 
 template <class T>

@@ -28,14 +28,6 @@ void store_lines(T* y, const Number<T>* buffer, std::int64_t lines, std::int64_t
   }
 }
 
-// y[i..] = f(i, k) for all of [0, n), k lanes at a time.
-template <class T, class F>
-HALFGRAD_INLINE void map(T* y, std::int64_t n, F f) {
-  std::int64_t i = 0;
-  for (; i + lanes_of<T> <= n; i += lanes_of<T>) store(y + i, f(i, std::int64_t{lanes_of<T>}));
-  if (i < n) store_n(y + i, f(i, n - i), n - i);
-}
-
 // The largest number of a line, or -inf. A NaN is skipped.
 template <class T>
 Number<T> largest(const T* x, std::int64_t n) {
