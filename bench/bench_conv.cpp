@@ -32,6 +32,9 @@ const std::vector<Case> kCases = {
     {"transposed 4x4/2 128->64 8x8",
      {.batch = 64, .inputs = 64, .size = 16, .outputs = 128, .filter = 4, .stride = 2},
      true},
+    {"transposed 4x4/2 64->1 14x14",
+     {.batch = 64, .inputs = 1, .size = 28, .outputs = 64, .filter = 4, .stride = 2},
+     true},
 };
 
 /// Forward, input gradient and weight gradient.

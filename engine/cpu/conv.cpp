@@ -61,6 +61,7 @@ template <class T>
 void backward_input(const View& dx, const View& dy, const View& w, const View& bias, const Conv2dGeometry& geometry) {
   const Scratch room(bias ? dx.shape[1] * sizeof(float) : 0);
   const float* wide_bias = widened<T>(bias, room);
+  if (has_few_inputs(dx, dy, w, geometry)) return backward_few_inputs<T>(dx, dy, w, wide_bias, geometry);
   for (std::int64_t row_phase = 0; row_phase < std::min(geometry.stride[0], dx.shape[2]); ++row_phase)
     for (std::int64_t column_phase = 0; column_phase < std::min(geometry.stride[1], dx.shape[3]); ++column_phase) {
       Correlation<T> p{Images<const T>(dy), Images<T>(dx)};

@@ -164,6 +164,12 @@ const Case kCases[] = {
     {2, 3, 6, 6, 5, 6, 6},                       // one output pixel
     {2, 3, 4, 4, 5, 4, 4, {.padding = {4, 4}}},  // more padding than the transposed filter has room for
     {1, 1, 1, 1, 1, 1, 1},
+    // Few inputs and long rows, whose input gradient goes another way.
+    {2, 1, 28, 28, 32, 3, 3, {.padding = {1, 1}}},
+    {2, 3, 18, 34, 16, 4, 4, {.stride = {2, 2}, .padding = {1, 1}}},
+    {1, 2, 20, 40, 5, 3, 4, {.stride = {3, 2}, .padding = {2, 3}, .dilation = {2, 3}}},
+    {1, 4, 9, 50, 7, 2, 3, {.stride = {4, 5}}},  // pixels that no output sees
+    {1, 1, 5, 9, 3, 2, 2, {.padding = {3, 6}}},  // outputs that see only padding
 };
 
 }  // namespace

@@ -221,8 +221,38 @@ void store_weights(const StoreWeightsArgs<T>& p) {
 }
 
 template <class T>
+void add_shares(const AddSharesArgs<T>& p) {
+  const std::ptrdiff_t panel_size = p.channels * kTileColumns, row = round_up(p.pixels, kTileColumns);
+  float *packed = p.buffer, *shares = p.buffer + p.channels * row;
+  pack_panels(packed, panel_size, p.dy, p.channel, p.pixel, p.channels, p.pixels);
+  Tile tile = {};
+  tile.a_row = p.weights_row;
+  tile.a_depth = 1;
+  tile.b_depth = kTileColumns;
+  tile.c_row = row;
+  tile.depth = p.channels;
+  tile.segments = kOneSegment;
+  tile.segment_count = 1;
+  const Panels panels(p.shares);
+  for (std::int64_t j = 0; j < p.pixels; j += kTileColumns)
+    for (std::int64_t panel = 0; panel < panels.count; ++panel) {
+      tile.a = p.weights + panels.begin(panel) * p.weights_row;
+      tile.b = packed + j / kTileColumns * panel_size;
+      tile.c = shares + panels.begin(panel) * row + j;
+      run_tile(panels.height(panel), minimum(kTileColumns, p.pixels - j), tile);
+    }
+  for (std::int64_t s = 0; s < p.shares; ++s) add_to(p.sums + p.places[s], shares + s * row, p.pixels);
+}
+
+template <class T>
+void store_plane(T* y, std::ptrdiff_t y_row, std::ptrdiff_t y_column, const float* sums, std::ptrdiff_t sums_row,
+                 std::int64_t rows, std::int64_t columns) {
+  for (std::int64_t i = 0; i < rows; ++i) write_strided(y + i * y_row, y_column, sums + i * sums_row, columns);
+}
+
+template <class T>
 constexpr ConvTypedKernels<T> typed() {
-  return {stage<T>, pack_weights<T>, store_image<T>, pack_gradient<T>, store_weights<T>};
+  return {stage<T>, pack_weights<T>, store_image<T>, pack_gradient<T>, store_weights<T>, add_shares<T>, store_plane<T>};
 }
 
 }  // namespace

@@ -62,6 +62,21 @@ struct StoreArgs {
   const float* bias;  // null if there is none
 };
 
+/// The shares that a row of dy has in dx: share s of pixel j, the sum over channels of dy times weight, is added to
+/// sums[places[s] + j].
+template <class T>
+struct AddSharesArgs {
+  const T* dy;
+  std::ptrdiff_t channel, pixel;  // strides
+  std::int64_t channels, pixels;
+  const float* weights;  // [share][channel]
+  std::ptrdiff_t weights_row;
+  const std::ptrdiff_t* places;
+  std::int64_t shares;
+  float* sums;
+  float* buffer;  // (channels + shares) floats for each pixel, these rounded up to tile_columns
+};
+
 /// Packs the gradient at a run of output pixels into panels of channels that are `panel_step` floats apart.
 template <class T>
 struct PackGradientArgs {
@@ -123,6 +138,10 @@ struct ConvTypedKernels {
   void (*store)(const StoreArgs<T>&);
   void (*pack_gradient)(const PackGradientArgs<T>&);
   void (*store_weights)(const StoreWeightsArgs<T>&);
+  void (*add_shares)(const AddSharesArgs<T>&);
+  /// Writes rows x columns sums, of which rows are `sums_row` apart, to y, rounded.
+  void (*store_plane)(T* y, std::ptrdiff_t y_row, std::ptrdiff_t y_column, const float* sums, std::ptrdiff_t sums_row,
+                      std::int64_t rows, std::int64_t columns);
 };
 
 struct ConvKernels {
