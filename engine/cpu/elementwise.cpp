@@ -53,9 +53,11 @@ class Operand {
   void plan(DType stored, DType compute) {
     const DType wanted = is_spread() ? compute : stored;
     direct_ = view_->dtype == wanted && (column_step_ == 1 || is_spread());
+    if (direct_) return;
+    const cpu::ElementwiseKernels& table = kernels().elementwise;
     const auto type = static_cast<std::size_t>(view_->dtype);
-    load_ = kernels().elementwise.load[type][compute_of(compute)];
-    store_ = kernels().elementwise.store[type][compute_of(compute)];
+    load_ = table.load[type][compute_of(compute)];
+    store_ = table.store[type][compute_of(compute)];
     compute_size_ = static_cast<std::int64_t>(size_of(compute));
   }
   bool direct() const { return direct_; }
@@ -150,9 +152,17 @@ class Plan {
   template <class F>
   void for_tiles(std::int64_t begin, std::int64_t end, F f) const {
     const std::size_t last = nest_.shape.size() - 1;
-    const std::int64_t columns = nest_.shape[last], rows = last > 0 ? nest_.shape[last - 1] : 1;
-    const std::int64_t fitting_rows = std::min(most_rows_, most_numbers_ / columns);
     Tile tile{Shape(last + 1, 0), {}};
+    if (last == 0) {  // one long row
+      for (; begin < end; begin += tile.extent.columns) {
+        tile.index[0] = begin;
+        tile.extent = {1, std::min(end - begin, most_numbers_)};
+        f(tile);
+      }
+      return;
+    }
+    const std::int64_t columns = nest_.shape[last], rows = nest_.shape[last - 1];
+    const std::int64_t fitting_rows = std::min(most_rows_, most_numbers_ / columns);
     while (begin < end) {
       std::int64_t rest = begin;
       for (std::size_t d = last + 1; d-- > 0; rest /= nest_.shape[d]) tile.index[d] = rest % nest_.shape[d];
@@ -161,7 +171,7 @@ class Plan {
       if (column > 0 || whole_rows == 0)
         tile.extent = {1, std::min({columns - column, end - begin, most_numbers_})};
       else
-        tile.extent = {last > 0 ? std::min(whole_rows, rows - tile.index[last - 1]) : 1, columns};
+        tile.extent = {std::min(whole_rows, rows - tile.index[last - 1]), columns};
       f(tile);
       begin += tile.extent.rows * tile.extent.columns;
     }

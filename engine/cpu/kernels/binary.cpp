@@ -9,13 +9,14 @@ using namespace halfgrad::elementwise;
 using halfgrad::elementwise::where;  // of scalars; that of Floats is found by its arguments
 
 template <class Op, class T>
-[[gnu::flatten]] void forward(Extent extent, Rows y, Rows a, Rows b) {
+[[gnu::flatten]] void forward(Extent extent, const Rows& y, const Rows& a, const Rows& b) {
   for_rows<T, AnyRow>(
       extent, y, [](Element<T> left, Element<T> right) HALFGRAD_LAMBDA { return Op::forward(left, right); }, a, b);
 }
 
 template <class Op, class T>
-[[gnu::flatten]] void backward(Extent extent, Rows da, Rows db, Rows dy, Rows a, Rows b, Rows y) {
+[[gnu::flatten]] void backward(Extent extent, const Rows& da, const Rows& db, const Rows& dy, const Rows& a,
+                               const Rows& b, const Rows& y) {
   using E = Element<T>;
   if constexpr (Op::uses == BinaryUses::inputs_and_output) {
     if (da.data)
@@ -35,7 +36,7 @@ template <class Op, class T>
 }
 
 template <class T>
-void select(Extent extent, Rows y, Rows condition, Rows a, Rows b) {
+void select(Extent extent, const Rows& y, const Rows& condition, const Rows& a, const Rows& b) {
   using E = Element<T>;
   for_rows<T, AnyRow>(
       extent, y, [](E c, E l, E r) HALFGRAD_LAMBDA { return where(c != E(0), l, r); }, condition, a, b);

@@ -28,14 +28,15 @@ struct Extent {
 
 struct ElementwiseKernels {
   /// The operands of the first two are never spread.
-  using Unary = void (*)(const double* params, Extent, Rows y, Rows x);
+  using Unary = void (*)(const double* params, Extent, const Rows& y, const Rows& x);
   /// kept: x or y, whichever the op reads.
-  using UnaryBackward = void (*)(const double* params, Extent, Rows dx, Rows dy, Rows kept);
-  using Binary = void (*)(Extent, Rows y, Rows a, Rows b);
+  using UnaryBackward = void (*)(const double* params, Extent, const Rows& dx, const Rows& dy, const Rows& kept);
+  using Binary = void (*)(Extent, const Rows& y, const Rows& a, const Rows& b);
   /// da or db may be absent, and y, when the op does not read it.
-  using BinaryBackward = void (*)(Extent, Rows da, Rows db, Rows dy, Rows a, Rows b, Rows y);
+  using BinaryBackward = void (*)(Extent, const Rows& da, const Rows& db, const Rows& dy, const Rows& a, const Rows& b,
+                                  const Rows& y);
   /// y = condition != 0 ? a : b
-  using Select = void (*)(Extent, Rows y, Rows condition, Rows a, Rows b);
+  using Select = void (*)(Extent, const Rows& y, const Rows& condition, const Rows& a, const Rows& b);
   /// Reads n numbers `stride` elements apart into a dense buffer (stride 0: the same number n times).
   using Load = void (*)(const void* src, std::int64_t stride, void* buffer, std::int64_t n);
   /// The reverse, rounding once.

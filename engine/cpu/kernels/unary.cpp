@@ -15,14 +15,14 @@ HALFGRAD_INLINE Op make(const double* params) {
 }
 
 template <class Op, class T>
-[[gnu::flatten]] void forward(const double* params, Extent extent, Rows y, Rows x) {
+[[gnu::flatten]] void forward(const double* params, Extent extent, const Rows& y, const Rows& x) {
   const Op op = make<Op>(params);
   for_rows<T, DenseRow>(
       extent, y, [&](Element<T> v) HALFGRAD_LAMBDA { return op.forward(v); }, x);
 }
 
 template <class Op, class T>
-[[gnu::flatten]] void backward(const double* params, Extent extent, Rows dx, Rows dy, Rows kept) {
+[[gnu::flatten]] void backward(const double* params, Extent extent, const Rows& dx, const Rows& dy, const Rows& kept) {
   const Op op = make<Op>(params);
   // Of x and y the op ignores the one that was not kept.
   for_rows<T, DenseRow>(
