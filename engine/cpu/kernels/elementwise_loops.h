@@ -59,6 +59,16 @@ struct AnyRow {
     return k == lanes_of<T> ? load(data + i) : load_n(data + i, k);
   }
 };
+/// The same where a vector is one number.
+template <class T>
+requires(lanes_of<T> == 1) struct AnyRow<T> {
+  const T* data;
+  std::int64_t step;
+
+  HALFGRAD_INLINE AnyRow(const Rows& rows, std::int64_t row)
+      : data(static_cast<const T*>(rows.data) + row * rows.step), step(rows.spread ? 0 : 1) {}
+  HALFGRAD_INLINE T get(std::int64_t i, std::int64_t) const { return data[i * step]; }
+};
 
 /// Sets each row of y from those of the operands: y = f(operands...), as many numbers at a time as there are lanes.
 template <class T, template <class> class Row, class F, class... Operands>

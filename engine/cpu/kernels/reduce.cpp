@@ -107,30 +107,40 @@ struct All {
 
 // --- tiles -----------------------------------------------------------------------------------------------------------
 
+template <class Op, class N>
+HALFGRAD_INLINE N combine_lanes(N (&lanes)[32]) {
+  for (int half = 16; half > 0; half /= 2)
+    for (int l = 0; l < half; ++l) lanes[l] = Op::combine(lanes[l], lanes[l + half]);
+  return lanes[0];
+}
+
 // n contiguous elements: element i goes to lane i % 32, then lanes are combined in halves. The lanes are the
 // same on every instruction set, and so are the bits of a sum.
 template <class Op, class T>
 Number<T> reduce_row(const T* x, std::int64_t n) {
-  constexpr int kVectors = 32 / lanes_of<T>;
-  Number<T> lanes[32];
-  Vector<T> acc[kVectors];
-  unroll<kVectors>([&](auto v) HALFGRAD_LAMBDA { acc[v] = spread<T>(Op::template identity<Number<T>>); });
-  std::int64_t i = 0;
-  for (; i + 32 <= n; i += 32)
-    unroll<kVectors>([&](auto v)
-                         HALFGRAD_LAMBDA { acc[v] = Op::combine(acc[v], Op::value(load(x + i + v * lanes_of<T>))); });
-  unroll<kVectors>([&](auto v) HALFGRAD_LAMBDA {
-    const std::int64_t at = i + v * lanes_of<T>;
-    if constexpr (lanes_of < T >> 1)
+  if constexpr (lanes_of<T> == 1) {  // integers and doubles, which training does not sum up: less code
+    Number<T> lanes[32];
+    for (Number<T>& lane : lanes) lane = Op::template identity<Number<T>>;
+    for (std::int64_t i = 0; i < n; ++i) lanes[i % 32] = Op::combine(lanes[i % 32], Op::value(number(x[i])));
+    return combine_lanes<Op>(lanes);
+  } else {
+    constexpr int kVectors = 32 / lanes_of<T>;
+    Number<T> lanes[32];
+    Vector<T> acc[kVectors];
+    unroll<kVectors>([&](auto v) HALFGRAD_LAMBDA { acc[v] = spread<T>(Op::template identity<Number<T>>); });
+    std::int64_t i = 0;
+    for (; i + 32 <= n; i += 32)
+      unroll<kVectors>([&](auto v)
+                           HALFGRAD_LAMBDA { acc[v] = Op::combine(acc[v], Op::value(load(x + i + v * lanes_of<T>))); });
+    unroll<kVectors>([&](auto v) HALFGRAD_LAMBDA {
+      const std::int64_t at = i + v * lanes_of<T>;
       if (at + lanes_of<T> <= n) acc[v] = Op::combine(acc[v], Op::value(load(x + at)));
-    store(lanes + v * lanes_of<T>, acc[v]);
-  });
-  // Of integers, which come one at a time, all that are left: g++ 12 gets them wrong above, for bytes and AVX-512.
-  for (std::int64_t j = lanes_of < T >> 1 ? n - n % lanes_of<T> : i; j < n; ++j)
-    lanes[j - i] = Op::combine(lanes[j - i], Op::value(number(x[j])));
-  for (int half = 16; half > 0; half /= 2)
-    for (int l = 0; l < half; ++l) lanes[l] = Op::combine(lanes[l], lanes[l + half]);
-  return lanes[0];
+      store(lanes + v * lanes_of<T>, acc[v]);
+    });
+    for (std::int64_t j = n - n % lanes_of<T>; j < n; ++j)
+      lanes[j - i] = Op::combine(lanes[j - i], Op::value(number(x[j])));
+    return combine_lanes<Op>(lanes);
+  }
 }
 
 template <class Op, class T>
@@ -175,10 +185,10 @@ void tile(void* out_memory, const void* x_memory, std::int64_t width, std::int64
   }
 }
 
-template <class Op, class T>
+template <class Op, class N>
 void merge(void* a_memory, const void* b_memory, std::int64_t width) {
-  auto* a = static_cast<Number<T>*>(a_memory);
-  const auto* b = static_cast<const Number<T>*>(b_memory);
+  auto* a = static_cast<N*>(a_memory);
+  const auto* b = static_cast<const N*>(b_memory);
   for (std::int64_t w = 0; w < width; ++w) a[w] = Op::combine(a[w], b[w]);
 }
 
@@ -237,7 +247,7 @@ void fill(ReduceKernels& k, int dtype) {
   int op = 0;
   const auto add = [&]<class Op>(Op) {
     k.tile[op][dtype] = tile<Op, T>;
-    k.merge[op++][dtype] = merge<Op, T>;
+    k.merge[op++][dtype] = merge<Op, Number<T>>;
   };
   add(Sum{}), add(Prod{}), add(Max{}), add(Min{}), add(Any{}), add(All{});
   k.position[0][dtype] = position<Max, T>;
