@@ -96,12 +96,16 @@ template <class T>
 void move_loop(const void* src, i64_t src_stride, void* dst, i64_t dst_stride, i64_t n) {
   const T* in = static_cast<const T*>(src);
   T* out = static_cast<T*>(dst);
-  if (src_stride == 1 && dst_stride == 1)
+  if (src_stride == 1 && dst_stride == 1) {
     std::memcpy(out, in, static_cast<std::size_t>(n) * sizeof(T));
-  else if (dst_stride == 1)
+  } else if (src_stride == 0 && dst_stride == 1) {  // fills
+    const T value = *in;
+    for (i64_t i = 0; i < n; ++i) out[i] = value;
+  } else if (dst_stride == 1) {
     for (i64_t i = 0; i < n; ++i) out[i] = in[i * src_stride];
-  else
+  } else {
     for (i64_t i = 0; i < n; ++i) out[i * dst_stride] = in[i * src_stride];
+  }
 }
 
 // In the order of DType.
