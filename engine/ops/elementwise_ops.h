@@ -1,9 +1,9 @@
 #pragma once
 // Every elementwise op, each as one struct: its name, its forward and its gradient, written once as templates.
 //
-// They are instantiated with T = float, double or int64 inside the device kernels (halves are widened to float there
-// and rounded once on the way out), and with T = Tensor when a gradient of the gradient is wanted. From one definition
-// come the op on every device, in every dtype, its fused backward kernel and its higher derivatives.
+// They are instantiated with T = float, a vector of floats, double or int64 inside the device kernels (halves are widened
+// to float there and rounded once on the way out), and with T = Tensor when a gradient of the gradient is wanted. From one
+// definition come the op on every device, in every dtype, its fused backward kernel and its higher derivatives.
 //
 //   name      what errors and the graph call it
 //   types     what it accepts: `numbers` computes integers as integers, `floats` turns them into f32 first, and
