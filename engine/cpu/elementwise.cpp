@@ -183,13 +183,6 @@ class Plan {
   std::int64_t most_rows_ = std::numeric_limits<std::int64_t>::max(), most_numbers_ = most_rows_;
 };
 
-template <class F>
-void for_blocks(std::int64_t numel, F f) {
-  parallel_for(numel, kChunk, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t at = begin; at < end; at += kBlock) f(at, std::min(at + kBlock, end));
-  });
-}
-
 }  // namespace
 
 void CpuBackend::unary(int op, const double* params, DType compute, const View& y, const View& x) {
@@ -256,16 +249,21 @@ void CpuBackend::copy(const View& dst, const View& src) {
   const Compute compute = compute_of(between);
   const auto load = kernels().elementwise.load[static_cast<std::size_t>(src.dtype)][compute];
   const auto store = kernels().elementwise.store[static_cast<std::size_t>(dst.dtype)][compute];
-  for_blocks(nest.numel, [&](std::int64_t begin, std::int64_t end) {
+  const bool load_to_dst = dst.dtype == between && nest.strides[0].back() == 1;
+  const bool store_from_src = src.dtype == between && nest.strides[1].back() == 1;
+  const std::int64_t block = load_to_dst || store_from_src ? kChunk : kBlock;
+  parallel_for(nest.numel, kChunk, [&](std::int64_t begin, std::int64_t end) {
     alignas(64) std::byte buffer[kBlock * sizeof(double)];
-    nest.for_runs(std::array{0, 1}, begin, end, [&](auto& offset, auto& stride, std::int64_t, std::int64_t n) {
-      const void* from = src.at(offset[1]);
-      void* to = dst.at(offset[0]);
-      if (dst.dtype == between && stride[0] == 1) return load(from, stride[1], to, n);
-      if (src.dtype == between && stride[1] == 1) return store(from, to, stride[0], n);
-      load(from, stride[1], buffer, n);
-      store(buffer, to, stride[0], n);
-    });
+    for (std::int64_t at = begin; at < end; at += block)
+      nest.for_runs(std::array{0, 1}, at, std::min(at + block, end),
+                    [&](auto& offset, auto& stride, std::int64_t, std::int64_t n) {
+                      const void* from = src.at(offset[1]);
+                      void* to = dst.at(offset[0]);
+                      if (load_to_dst) return load(from, stride[1], to, n);
+                      if (store_from_src) return store(from, to, stride[0], n);
+                      load(from, stride[1], buffer, n);
+                      store(buffer, to, stride[0], n);
+                    });
   });
 }
 

@@ -51,31 +51,31 @@ template <class T>
 void max_pool(const PoolJob& job) {
   using V = Vector<T>;
   using Positions = std::conditional_t<(lanes_of<T> > 1), vint, std::int32_t>;
-  for_each_pixel(
-      job, lanes_of<T>, [&](std::int64_t c, std::int64_t k, std::int64_t row, std::int64_t column) HALFGRAD_LAMBDA {
-        const PoolSpan &rows = job.rows[row], &columns = job.columns[column];
-        const auto value_at = [&](std::int64_t h, std::int64_t w) HALFGRAD_LAMBDA {
-          return load_channels(pixel<const T>(job.x, c, h, w), job.x.channel, k);
-        };
-        V best = value_at(rows.begin, columns.begin);
-        Positions position = Positions{} + static_cast<std::int32_t>(rows.begin * job.width + columns.begin);
-        for_each_position(rows, columns, [&](std::int64_t h, std::int64_t w) HALFGRAD_LAMBDA {
-          const V value = value_at(h, w);
-          const auto better = (value > best) | ((value != value) & (best == best));  // larger, or the first NaN
-          best = better ? value : best;
-          position = better ? Positions{} + static_cast<std::int32_t>(h * job.width + w) : position;
-        });
-        store_channels(pixel<T>(job.y, c, row, column), job.y.channel, best, k);
-        if (job.index.data) {
-          std::int32_t lanes[sizeof(Positions) / sizeof(std::int32_t)];
-          store_bits(lanes, position);
-          auto* index = pixel<std::int64_t>(job.index, c, row, column);
-          if (job.index.channel == 1)
-            for (std::int64_t i = 0; i < k; ++i) index[i] = lanes[i];
-          else
-            for (std::int64_t i = 0; i < k; ++i) index[i * job.index.channel] = lanes[i];
-        }
-      });
+  for_each_pixel(job, lanes_of<T>,
+                 [&](std::int64_t c, std::int64_t k, std::int64_t row, std::int64_t column) HALFGRAD_LAMBDA {
+                   const PoolSpan &rows = job.rows[row], &columns = job.columns[column];
+                   const auto value_at = [&](std::int64_t h, std::int64_t w) HALFGRAD_LAMBDA {
+                     return load_channels(pixel<const T>(job.x, c, h, w), job.x.channel, k);
+                   };
+                   V best = value_at(rows.begin, columns.begin);
+                   Positions position = Positions{} + static_cast<std::int32_t>(rows.begin * job.width + columns.begin);
+                   for_each_position(rows, columns, [&](std::int64_t h, std::int64_t w) HALFGRAD_LAMBDA {
+                     const V value = value_at(h, w);
+                     const auto better = ((value <= best) == 0) & (best == best);  // larger, or the first NaN
+                     best = better ? value : best;
+                     position = better ? Positions{} + static_cast<std::int32_t>(h * job.width + w) : position;
+                   });
+                   store_channels(pixel<T>(job.y, c, row, column), job.y.channel, best, k);
+                   if (job.index.data) {
+                     std::int32_t lanes[sizeof(Positions) / sizeof(std::int32_t)];
+                     store_bits(lanes, position);
+                     auto* index = pixel<std::int64_t>(job.index, c, row, column);
+                     if (job.index.channel == 1)
+                       for (std::int64_t i = 0; i < k; ++i) index[i] = lanes[i];
+                     else
+                       for (std::int64_t i = 0; i < k; ++i) index[i * job.index.channel] = lanes[i];
+                   }
+                 });
 }
 
 template <class T>
