@@ -63,7 +63,6 @@ void train(const Settings& s) {
                                                .augment = s.augment,
                                                .train_limit = s.limit,
                                                .valid_limit = s.limit});
-  examples::print_choice(s.device, device);
   nn::Sequential model = models::make(s.model);
   model.to(device);
   const auto loss = [&](const Tensor& output, const Tensor& target) {
@@ -73,6 +72,7 @@ void train(const Settings& s) {
   Learner learn(data, model, loss, {.opt = optim::adamw(), .metrics = {accuracy}});
   if (!s.fp32) learn.to_fp16(precision_options(s));
 
+  examples::print_choice(s.device, device);
   const double start = seconds_now();
   learn.fit_one_cycle(s.epochs, s.lr);
   const double seconds = seconds_now() - start;

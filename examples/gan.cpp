@@ -81,7 +81,6 @@ void train(const Settings& s) {
   generator.to(device);
   critic.to(device);
   GANLearner learn = make_learner(s, generator, critic);
-  examples::print_choice(s.device, device);
   learn.add(std::make_shared<DrawSamples>(learn, s.out, noise));
   if (!s.checkpoint.empty())
     learn.add(
@@ -89,6 +88,7 @@ void train(const Settings& s) {
   if (!s.fp32) learn.to_fp16();
   if (s.resume) learn.resume(s.checkpoint);
 
+  examples::print_choice(s.device, device);
   const double start = seconds_now();
   learn.fit(s.epochs);
   const double seconds = seconds_now() - start;

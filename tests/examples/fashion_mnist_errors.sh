@@ -25,7 +25,7 @@ expect_error "many" --loss-scale many
 expect_error "--epochs" --epochs
 expect_error "apt install dataset-fashion-mnist" --data /nonexistent
 expect_error "cuda" --device cuda
-expect_error "the training data is empty" --data "$(data empty "\000\000\010\003\000\000\000\000$size" "$no_labels")"
+expect_error "the training data is empty" --device cpu --data "$(data empty "\000\000\010\003\000\000\000\000$size" "$no_labels")"
 expect_error "takes 2352 bytes, found 3" --data "$(data truncated "\000\000\010\003\000\000\000\003${size}abc" "$no_labels")"
 expect_error "begins with the bytes" --data "$(data "no_idx" "PK\003\004" "$no_labels")"
 expect_error "is damaged" --data "$(data "no_gzip" "\037\213\010\000abc" "$no_labels")"
