@@ -132,9 +132,9 @@ TEST_CASE("every layer trains a step on the GPU as on the CPU") {
           all_finite = all_finite && std::isfinite(values[k]);
         }
         const double allowed = bound(c.roundings, dtype, largest);
-        CHECK_MESSAGE((all_finite && difference <= allowed),
-                      fmt::format("{} in {}: {} differs by {} from the CPU's, expected at most {}", c.name,
-                                  name_of(dtype), name, difference, allowed));
+        const std::string wrong = fmt::format("{} in {}: {} differs by {} from the CPU's, expected at most {}", c.name,
+                                              name_of(dtype), name, difference, allowed);
+        CHECK_MESSAGE((all_finite && difference <= allowed), wrong);
       }
     }
 }

@@ -47,8 +47,8 @@ void check_same(const Optimizer& found, const Optimizer& expected) {
   const SavedState a = found.state_dict(), b = expected.state_dict();
   CHECK(a.numbers == b.numbers);
   REQUIRE(a.tensors.size() == b.tensors.size());
-  for (const auto& [name, tensor] : b.tensors)
-    CHECK_MESSAGE(same_bits(a.tensors.at(name).to(Device::cpu()), tensor), name);
+  for (const auto& entry : b.tensors)
+    CHECK_MESSAGE(same_bits(a.tensors.at(entry.first).to(Device::cpu()), entry.second), entry.first);
   for (std::size_t g = 0; g < found.groups().size(); ++g)
     for (std::size_t i = 0; i < found.groups()[g].entries.size(); ++i)
       CHECK(same_bits(found.groups()[g].entries[i].param.detach().to(Device::cpu()),
