@@ -105,8 +105,9 @@ HALFGRAD_INLINE vfloat tanh(vfloat x) {
 
 /// x = 2^e * m with m in [2/3, 4/3), for positive normal numbers.
 HALFGRAD_INLINE vfloat log_range(vfloat x, vint& e) {
-  e = ((vint)x - 0x3F2AAAAB) >> 23;  // what lies above the bits of 2/3 in the exponent field
-  return (vfloat)((vint)x - (e << 23));
+  // Unsigned, because for other numbers, whose result nobody uses, it may wrap around.
+  e = (vint)((vuint)x - 0x3F2AAAABU) >> 23;  // what lies above the bits of 2/3 in the exponent field
+  return (vfloat)((vuint)x - ((vuint)e << 23));
 }
 /// log(2^e * (1 + f)) for 1 + f in [2/3, 4/3)
 HALFGRAD_INLINE vfloat log_of_parts(vfloat f, vint e) {
@@ -199,7 +200,7 @@ HALFGRAD_INLINE vfloat large_erfc(vfloat x) {
                               -0.00049535837F, 0.00390925165F, 5.37929045e-5F, -0.00061075011F) /
                    (x + 1.0F);
   // An error of x^2 would be multiplied by x^2: its square is exact for a number of 12 bits, the rest goes apart.
-  const vfloat high = (vfloat)(((vint)x + 2048) & -4096);
+  const vfloat high = (vfloat)(((vuint)x + 2048U) & ~0xFFFU);
   return p * exp(-high * high, (high - x) * (high + x));
 }
 HALFGRAD_INLINE vfloat erf(vfloat x) {
