@@ -3,7 +3,7 @@
 //
 // All of them are written with IEEE additions, multiplications and divisions alone, without fused multiply-adds, so
 // that every instruction set computes the same bits. NaN gives NaN, and infinities, zeros of both signs and subnormal
-// numbers give what the C library gives. How far they may be from the exact result is tested over all floats
+// numbers give what the C library gives. How far they may be from the exact result was found over all floats
 // (tests/slow/test_math_all_floats.cpp): in units in the last place it is at most
 //
 //     exp 1   expm1 1.7   log 1   log1p 1.7   sin, cos 1.1   tanh 1.4   erf 1.4   erfc 4.3
