@@ -3,7 +3,7 @@
 //   bench_step [--threads N] [--only TEXT] [--csv FILE]
 //
 // The columns are medians over the batches, in milliseconds: data (waiting for the loader), forward (casts and loss
-// included), backward, unscale (overflow check and norm), step (optimizer), rest (zeroing, recording). `peak` is the
+// included), backward, step (overflow check, norm and update), rest (zeroing, recording). `peak` is the
 // share of the machine's FMA peak that the arithmetic of convolutions and linear layers reaches over the whole step.
 // bench/pytorch_peer.py times the same steps in PyTorch.
 
@@ -24,7 +24,7 @@ namespace {
 const std::vector<Case> kCases = {{"mlp", 64, 28, 200}, {"cnn", 128, 28, 40}, {"resnet", 64, 32, 4}};
 
 /// The parts of a step that are timed.
-constexpr const char* kPhases[] = {"data", "forward", "backward", "unscale", "step", "rest"};
+constexpr const char* kPhases[] = {"data", "forward", "backward", "step", "rest"};
 
 /// What happens between two moments of a batch, told by a callback that runs before all others and one that runs last.
 struct Phases {
@@ -60,7 +60,6 @@ struct Last : Callback {
   Phases& phases;
   int order() const override { return 2000; }
   void on_backward_begin(Learner&) override { phases.end("forward"); }
-  void on_backward_end(Learner&) override { phases.end("unscale"); }
   void on_batch_end(Learner&) override { phases.end("rest"); }
 };
 
@@ -99,9 +98,8 @@ class Training {
 int main(int argc, char** argv) {
   const bench::Options options(argc, argv, "Training steps, milliseconds.");
   bench::print_machine();
-  bench::Table table(
-      {"model", "batch", "total", "to fp32", "data", "forward", "backward", "unscale", "step", "rest", "peak"}, options,
-      13);
+  bench::Table table({"model", "batch", "total", "to fp32", "data", "forward", "backward", "step", "rest", "peak"},
+                     options, 13);
   for (Case c : kCases) {
     if (!options.wants(c.model)) continue;
     if (options.quick) c.batches = 2;
