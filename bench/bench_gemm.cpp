@@ -60,7 +60,7 @@ struct Operands {
 
   bench::Candidate ours() const {
     return [c = c.view_of_data(), a = a.view_of_data(), b = b.view_of_data()] {
-      backend_for(Device::cpu()).gemm(c, a, b, {});
+      backend_for(Device::cpu()).gemm(c, a, b, {}, Activation::none);
     };
   }
 };

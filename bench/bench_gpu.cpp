@@ -78,7 +78,8 @@ std::vector<double> time_product(std::int64_t m, std::int64_t n, std::int64_t k)
   for (const DType dtype : {f32, f16}) {
     const Tensor a = randn({1, m, k}, dtype, kGpu), b = randn({1, n, k}, dtype, kGpu).transpose(1, 2);
     const Tensor c = empty({1, m, n}, dtype, kGpu);
-    candidates.push_back([=] { backend_for(kGpu).gemm(c.view_of_data(), a.view_of_data(), b.view_of_data(), {}); });
+    candidates.push_back(
+        [=] { backend_for(kGpu).gemm(c.view_of_data(), a.view_of_data(), b.view_of_data(), {}, Activation::none); });
   }
   return bench::median_seconds(candidates);
 }

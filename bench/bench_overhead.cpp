@@ -75,8 +75,8 @@ std::vector<Chain> chains(const Shape& shape, const std::string& shape_name) {
     const auto batch_of_one = [](const Tensor& t) { return t.unsqueeze(0).view_of_data(); };
     const View mx = batch_of_one(x), mb = batch_of_one(b), my = batch_of_one(y), mt = batch_of_one(b.t());
     result.push_back({"matmul", x, [b](const Tensor& t) { return matmul(t, b); },
-                      [=, &backend] { backend.gemm(my, mx, mb, {}); },
-                      [=, &backend] { backend.gemm(my, mx, mt, {}); }});
+                      [=, &backend] { backend.gemm(my, mx, mb, {}, Activation::none); },
+                      [=, &backend] { backend.gemm(my, mx, mt, {}, Activation::none); }});
   }
   for (Chain& chain : result) {
     chain.name += " " + shape_name;

@@ -14,6 +14,7 @@
 #include <memory>
 #include <span>
 
+#include "engine/activation.h"
 #include "engine/device.h"
 #include "engine/dtype.h"
 #include "engine/shape.h"
@@ -145,11 +146,13 @@ class Backend {
   virtual void cumsum(const View& y, const View& x, int dim, bool reverse) = 0;
 
   // --- linear algebra ------------------------------------------------------------------------------------------------
-  /// c[b] = a[b] x b[b] + bias: a [B, M, K], b [B, K, N], c [B, M, N], bias [N] or absent; any strides. a, b, c and
-  /// bias share a float dtype.
-  virtual void gemm(const View& c, const View& a, const View& b, const View& bias) = 0;
-  /// x [N, C, H, W], w [O, C/groups, R, S], y [N, O, OH, OW], bias [O] or absent; any strides.
-  virtual void conv2d(const View& y, const View& x, const View& w, const View& bias, const Conv2dGeometry&) = 0;
+  /// c[b] = activation(a[b] x b[b] + bias): a [B, M, K], b [B, K, N], c [B, M, N], bias [N] or absent; any strides.
+  /// a, b, c and bias share a float dtype.
+  virtual void gemm(const View& c, const View& a, const View& b, const View& bias, Activation activation) = 0;
+  /// y = activation(convolution + bias): x [N, C, H, W], w [O, C/groups, R, S], y [N, O, OH, OW], bias [O] or absent; any
+  /// strides.
+  virtual void conv2d(const View& y, const View& x, const View& w, const View& bias, const Conv2dGeometry&,
+                      Activation activation) = 0;
   /// Adds bias [C], or nothing when absent, before dx is rounded: this is the transposed convolution, too.
   virtual void conv2d_backward_input(const View& dx, const View& dy, const View& w, const View& bias,
                                      const Conv2dGeometry&) = 0;
@@ -167,13 +170,14 @@ class Backend {
   /// x, y [N, C, S] (S: all other positions); mean, rstd [C] f32 (f64 for f64 x); weight, bias [C] or absent.
   /// Writes mean and rstd = 1/sqrt(biased variance + eps) of the batch, and y.
   virtual void batch_norm(const View& y, const View& mean, const View& rstd, const View& x, const View& weight,
-                          const View& bias, double eps) = 0;
-  /// y = (x - mean) * rstd * weight + bias with given statistics (evaluation).
+                          const View& bias, double eps, Activation activation) = 0;
+  /// y = activation((x - mean) * rstd * weight + bias) with given statistics (evaluation).
   virtual void normalize_channels(const View& y, const View& x, const View& mean, const View& rstd, const View& weight,
-                                  const View& bias) = 0;
-  /// dx, dweight [C], dbias [C] (each may be absent). `training`: mean and rstd depended on x.
+                                  const View& bias, Activation activation) = 0;
+  /// dx, dweight [C], dbias [C] (each may be absent). `training`: mean and rstd depended on x. y: the result, if it ended
+  /// with relu, else absent; dy counts as 0 where y is not positive.
   virtual void batch_norm_backward(const View& dx, const View& dweight, const View& dbias, const View& dy,
-                                   const View& x, const View& mean, const View& rstd, const View& weight,
+                                   const View& y, const View& x, const View& mean, const View& rstd, const View& weight,
                                    bool training) = 0;
   /// x, y [R, C] normalised along C; mean, rstd [R] f32 (f64 for f64 x); weight, bias [C] or absent.
   virtual void layer_norm(const View& y, const View& mean, const View& rstd, const View& x, const View& weight,

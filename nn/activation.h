@@ -10,6 +10,9 @@ namespace halfgrad::nn {
 class ReLU : public Module {
  public:
   Tensor forward(const Tensor& x) override { return relu(x); }
+
+ protected:
+  Activation activation() const override { return is_exactly<ReLU>(*this) ? Activation::relu : Activation::none; }
 };
 
 class LeakyReLU : public Module {

@@ -9,17 +9,28 @@ Module& Sequential::operator[](std::size_t i) const {
   return *layers_[i];
 }
 
-Tensor Sequential::forward(const Tensor& x) {
-  Tensor y = x;
-  for (const AnyModule& layer : layers_) y = (*layer)(y);
-  return y;
+Tensor Sequential::run(Tensor x, std::size_t first, Activation activation) {
+  for (std::size_t i = first; i < layers_.size(); ++i) {
+    Module& layer = *layers_[i];
+    const bool is_last = i + 1 == layers_.size();
+    const Activation next = is_last ? activation : layers_[i + 1]->as_activation();
+    if (layer.can_apply(next)) {
+      x = layer(x, next);
+      if (!is_last) ++i;
+    } else {
+      x = layer(x);
+    }
+  }
+  return x;
+}
+
+bool Sequential::applies(Activation activation) const {
+  return is_exactly<Sequential>(*this) && !layers_.empty() && layers_.back()->can_apply(activation);
 }
 
 Tensor Sequential::forward_many(const Tensors& inputs) {
   check(!layers_.empty(), "{} inputs, but there is no layer to take them", inputs.size());
-  Tensor y = (*layers_[0])(inputs);
-  for (std::size_t i = 1; i < layers_.size(); ++i) y = (*layers_[i])(y);
-  return y;
+  return run((*layers_[0])(inputs), 1, Activation::none);
 }
 
 void Sequential::visit(Visitor& v) {

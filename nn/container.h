@@ -46,8 +46,8 @@ concept Layer = std::derived_from<std::remove_cvref_t<L>, M>;
 template <class... Layers>
 concept LayerList = (Layer<Layers> && ...) && (sizeof...(Layers) > 1 || !(Layer<Layers, Sequential> && ...));
 
-/// Runs its layers one after the other. Layers are named "0", "1", ...; of several inputs all go to the first
-/// layer.
+/// Runs its layers one after the other, a layer and the ReLU behind it as one op where it can. Layers are named "0", "1",
+/// ...; of several inputs all go to the first layer.
 class Sequential : public Module {
  public:
   Sequential() = default;
@@ -75,11 +75,18 @@ class Sequential : public Module {
     return *layer;
   }
 
-  Tensor forward(const Tensor& x) override;
+  Tensor forward(const Tensor& x) override { return run(x, 0, Activation::none); }
   Tensor forward_many(const Tensors& inputs) override;
   void visit(Visitor& v) override;
 
+ protected:
+  bool applies(Activation activation) const override;
+  Tensor forward_activated(const Tensor& x, Activation activation) override { return run(x, 0, activation); }
+
  private:
+  // The layers from number `first` on, and then the activation.
+  Tensor run(Tensor x, std::size_t first, Activation activation);
+
   std::vector<AnyModule> layers_;
 };
 

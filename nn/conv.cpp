@@ -37,7 +37,11 @@ Conv2d::Conv2d(std::int64_t in_channels, std::int64_t out_channels, Pair kernel,
   init::default_(weight, bias);
 }
 
-Tensor Conv2d::forward(const Tensor& x) { return conv2d(x, weight, bias, options); }
+bool Conv2d::applies(Activation) const { return is_exactly<Conv2d>(*this); }
+
+Tensor Conv2d::forward_activated(const Tensor& x, Activation activation) {
+  return conv2d(x, weight, bias, options, activation);
+}
 
 void Conv2d::visit(Visitor& v) {
   v.parameter("weight", weight);

@@ -17,13 +17,17 @@ struct Conv2dOptions {
 class Conv2d : public Module {
  public:
   Conv2d(std::int64_t in_channels, std::int64_t out_channels, Pair kernel, const Conv2dOptions& options = {});
-  Tensor forward(const Tensor& x) override;
+  Tensor forward(const Tensor& x) override { return forward_activated(x, Activation::none); }
   void visit(Visitor& v) override;
   std::string extra_repr() const override;
 
   halfgrad::Conv2dOptions options;
   Tensor weight;  ///< [out_channels, in_channels / groups, kernel.h, kernel.w]
   Tensor bias;    ///< [out_channels], or undefined
+
+ protected:
+  bool applies(Activation) const override;
+  Tensor forward_activated(const Tensor& x, Activation activation) override;
 };
 
 struct ConvTranspose2dOptions {

@@ -13,7 +13,9 @@ Linear::Linear(std::int64_t in_features, std::int64_t out_features, const Linear
   init::default_(weight, bias);
 }
 
-Tensor Linear::forward(const Tensor& x) { return linear(x, weight, bias); }
+bool Linear::applies(Activation) const { return is_exactly<Linear>(*this); }
+
+Tensor Linear::forward_activated(const Tensor& x, Activation activation) { return linear(x, weight, bias, activation); }
 
 void Linear::visit(Visitor& v) {
   v.parameter("weight", weight);

@@ -56,17 +56,29 @@ Tensor Module::forward_many(const Tensors& inputs) {
        inputs.size());
 }
 
-Tensor Module::call(Tensors inputs) {
-  // Copies of the lists, since a hook may remove itself.
-  for (const auto& [id, hook] : std::vector(forward_pre_hooks_)) hook(*this, inputs);
-  Tensor output;
+Tensor Module::forward_activated(const Tensor&, Activation) {
+  fail("{}: it cannot apply an activation; ask can_apply() before", name());
+}
+
+template <class F>
+Tensor Module::in_layer(F f) {
   try {
-    output = inputs.size() == 1 ? forward(inputs[0]) : forward_many(inputs);
+    return f();
   } catch (const LayerError& error) {
     throw LayerError(*this, error.layer, error.cause);  // with the path as seen from here
   } catch (const Error& error) {
     throw LayerError(*this, this, fmt::format("{}: {}", describe(), error.what()));
   }
+}
+
+Tensor Module::operator()(const Tensor& x, Activation activation) {
+  return in_layer([&] { return forward_activated(x, activation); });
+}
+
+Tensor Module::call(Tensors inputs) {
+  // Copies of the lists, since a hook may remove itself.
+  for (const auto& [id, hook] : std::vector(forward_pre_hooks_)) hook(*this, inputs);
+  Tensor output = in_layer([&] { return inputs.size() == 1 ? forward(inputs[0]) : forward_many(inputs); });
   for (const auto& [id, hook] : std::vector(forward_hooks_))
     if (Tensor replacement = hook(*this, inputs, output); replacement.defined()) output = replacement;
   return output;

@@ -16,9 +16,11 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
+#include "engine/activation.h"
 #include "engine/tensor.h"
 
 namespace halfgrad::nn {
@@ -58,6 +60,16 @@ class Module {
   virtual Tensor forward_many(const Tensors& inputs);
   Tensor operator()(const Tensor& x) { return call({x}); }
   Tensor operator()(const Tensors& inputs) { return call(inputs); }
+
+  // --- a layer and the activation behind it in one pass, with the same bits: Sequential joins them where it can. Not when one
+  // of them has hooks, which are to see what lies between ---
+  /// The activation that this module is, if it is one that others can apply.
+  Activation as_activation() const { return has_hooks() ? Activation::none : activation(); }
+  bool can_apply(Activation activation) const {
+    return activation != Activation::none && !has_hooks() && applies(activation);
+  }
+  /// activation((*this)(x)), if can_apply(activation).
+  Tensor operator()(const Tensor& x, Activation activation);
 
   // --- what it is made of ---
   virtual void visit(Visitor&) {}
@@ -137,14 +149,30 @@ class Module {
   Module(Module&&) = default;
   Module& operator=(Module&&) = default;
 
+  // To override for as_activation(), and both for can_apply(): forward_activated() is activation(forward(x)). They say yes
+  // for their own class alone: one derived from it may have another forward().
+  virtual Activation activation() const { return Activation::none; }
+  virtual bool applies(Activation) const { return false; }
+  virtual Tensor forward_activated(const Tensor& x, Activation activation);
+
  private:
+  bool has_hooks() const { return !forward_pre_hooks_.empty() || !forward_hooks_.empty(); }
   Tensor call(Tensors inputs);
+  // What f() returns. An Error gets to say that it came from this layer.
+  template <class F>
+  Tensor in_layer(F f);
 
   bool training_ = true;
   int next_hook_ = 0;
   std::vector<std::pair<int, ForwardPreHook>> forward_pre_hooks_;
   std::vector<std::pair<int, ForwardHook>> forward_hooks_;
 };
+
+/// True if the module is an M, and not of a class derived from it.
+template <class M>
+bool is_exactly(const Module& module) {
+  return typeid(module) == typeid(M);
+}
 
 /// A table of all layers: name, output shape, number and dtype of parameters, with totals. Runs `model` once
 /// in evaluation mode on zeros of the given shape, batch dimension included, and changes nothing.

@@ -12,10 +12,13 @@ BatchNorm::BatchNorm(std::int64_t channels, const BatchNormOptions& options) : o
   running_var = ones({channels});
 }
 
-Tensor BatchNorm::forward(const Tensor& x) {
+bool BatchNorm::applies(Activation) const { return is_exactly<BatchNorm1d>(*this) || is_exactly<BatchNorm2d>(*this); }
+
+Tensor BatchNorm::forward_activated(const Tensor& x, Activation activation) {
   check(takes_rank(x.rank()), "x is {}; BatchNorm1d takes [N, C] and [N, C, L], BatchNorm2d takes [N, C, H, W]",
         x.shape());
-  return batch_norm(x, weight, bias, running_mean, running_var, is_training(), options.momentum, options.eps);
+  return batch_norm(x, weight, bias, running_mean, running_var, is_training(), options.momentum, options.eps,
+                    activation);
 }
 
 void BatchNorm::visit(Visitor& v) {

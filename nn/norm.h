@@ -13,7 +13,7 @@ struct BatchNormOptions {
 /// becomes f16: x and the result are f16 then, the arithmetic between them f32.
 class BatchNorm : public Module {
  public:
-  Tensor forward(const Tensor& x) override;
+  Tensor forward(const Tensor& x) override { return forward_activated(x, Activation::none); }
   void visit(Visitor& v) override;
   bool keeps_float() const override { return true; }
   std::string extra_repr() const override;
@@ -25,6 +25,8 @@ class BatchNorm : public Module {
  protected:
   BatchNorm(std::int64_t channels, const BatchNormOptions& options);
   virtual bool takes_rank(int rank) const = 0;
+  bool applies(Activation) const override;
+  Tensor forward_activated(const Tensor& x, Activation activation) override;
 };
 
 /// x [N, C] or [N, C, L].

@@ -25,7 +25,8 @@ const float* widened(const View& bias, const Scratch& room) {
 }
 
 template <class T>
-void forward(const View& y, const View& x, const View& w, const View& bias, const Conv2dGeometry& geometry) {
+void forward(const View& y, const View& x, const View& w, const View& bias, const Conv2dGeometry& geometry,
+             Activation activation) {
   Correlation<T> p{Images<const T>(x), Images<T>(y)};
   p.groups = geometry.groups;
   p.w = w.as<const T>();
@@ -38,6 +39,7 @@ void forward(const View& y, const View& x, const View& w, const View& bias, cons
   p.columns = forward_axis(y.shape[3], w.shape[3], geometry, 1);
   const Scratch wide_bias(bias ? y.shape[1] * sizeof(float) : 0);
   p.bias = widened<T>(bias, wide_bias);
+  p.lowest = lowest_of(activation);
   correlate(std::move(p));
 }
 
@@ -84,15 +86,16 @@ void backward_input(const View& dx, const View& dy, const View& w, const View& b
 
 }  // namespace
 
-void conv2d(const View& y, const View& x, const View& w, const View& bias, const Conv2dGeometry& geometry) {
+void conv2d(const View& y, const View& x, const View& w, const View& bias, const Conv2dGeometry& geometry,
+            Activation activation) {
   if (y.numel() == 0) return;
   switch (y.dtype) {
     case f16:
-      return forward<std::uint16_t>(y, x, w, bias, geometry);
+      return forward<std::uint16_t>(y, x, w, bias, geometry, activation);
     case f64:
-      return conv2d_f64(y, x, w, bias, geometry);
+      return conv2d_f64(y, x, w, bias, geometry, activation);
     default:
-      return forward<float>(y, x, w, bias, geometry);
+      return forward<float>(y, x, w, bias, geometry, activation);
   }
 }
 
@@ -113,8 +116,9 @@ void conv2d_backward_input(const View& dx, const View& dy, const View& w, const 
 
 namespace halfgrad {
 
-void CpuBackend::conv2d(const View& y, const View& x, const View& w, const View& bias, const Conv2dGeometry& geometry) {
-  cpu::conv2d(y, x, w, bias, geometry);
+void CpuBackend::conv2d(const View& y, const View& x, const View& w, const View& bias, const Conv2dGeometry& geometry,
+                        Activation activation) {
+  cpu::conv2d(y, x, w, bias, geometry, activation);
 }
 void CpuBackend::conv2d_backward_input(const View& dx, const View& dy, const View& w, const View& bias,
                                        const Conv2dGeometry& geometry) {

@@ -5,7 +5,8 @@
 
 namespace halfgrad::cpu {
 
-void conv2d(const View& y, const View& x, const View& w, const View& bias, const Conv2dGeometry&);
+void conv2d(const View& y, const View& x, const View& w, const View& bias, const Conv2dGeometry&,
+            Activation activation = Activation::none);
 void conv2d_backward_input(const View& dx, const View& dy, const View& w, const View& bias, const Conv2dGeometry&);
 void conv2d_backward_weight(const View& dw, const View& x, const View& dy, const Conv2dGeometry&);
 
@@ -16,7 +17,8 @@ template <class T>
 void backward_few_inputs(const View& dx, const View& dy, const View& w, const float* bias, const Conv2dGeometry&);
 
 // All three for f64, by unfolding the image into a matrix for Eigen; for checking gradients.
-void conv2d_f64(const View& y, const View& x, const View& w, const View& bias, const Conv2dGeometry&);
+void conv2d_f64(const View& y, const View& x, const View& w, const View& bias, const Conv2dGeometry&,
+                Activation activation);
 void conv2d_backward_input_f64(const View& dx, const View& dy, const View& w, const View& bias, const Conv2dGeometry&);
 void conv2d_backward_weight_f64(const View& dw, const View& x, const View& dy, const Conv2dGeometry&);
 

@@ -180,6 +180,7 @@ class Plan {
     args.rows = sums.rows;
     args.columns = sums.columns;
     args.bias = p.bias == nullptr ? nullptr : p.bias + first_output;
+    args.lowest = p.lowest;
     for (std::int64_t n = 0; n < sums.images; ++n) {
       args.sums = sums.sums + n * sums.sums_image;
       args.y = target + n * p.target.image;
@@ -224,7 +225,7 @@ class Plan {
   // Sums may go straight to the target if that is how they come out of the micro-kernel. Otherwise to a
   // buffer, which has room for the whole panel that the last group writes.
   const bool target_in_place = sizeof(T) == sizeof(float) && p.target.channel == 1 && p.bias == nullptr &&
-                               (depthwise || group_outputs % kernel.lanes == 0);
+                               p.lowest < 0 && (depthwise || group_outputs % kernel.lanes == 0);
   const std::int64_t sums_column = (p.groups - 1) * group_outputs + divide_up(panels, cuts) * kernel.tile_columns;
 
   // The tasks: portions of the batch, which are bands of an image or whole images, times cuts of the outputs.

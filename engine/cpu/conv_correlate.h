@@ -2,6 +2,7 @@
 // The common form of a convolution and of its input gradient: every output pixel is a sum over taps of a
 // source pixel times a matrix of weights.
 
+#include "engine/activation.h"
 #include "engine/cpu/conv_plan.h"
 
 namespace halfgrad::cpu {
@@ -14,7 +15,8 @@ struct Correlation {
   std::ptrdiff_t w_group = 0, w_input = 0, w_output = 0, w_row = 0, w_column = 0;  // strides
   std::int64_t groups = 1;
   Axis rows = {}, columns = {};
-  const float* bias = nullptr;  // of all output channels, or null
+  const float* bias = nullptr;                 // of all output channels, or null
+  float lowest = lowest_of(Activation::none);  // results less than that become it
 };
 
 /// Computes it, for T = float and the bits of halves, std::uint16_t.

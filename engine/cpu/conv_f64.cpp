@@ -80,7 +80,8 @@ constexpr auto add = [](double dense, double& element) { element += dense; };
 
 }  // namespace
 
-void conv2d_f64(const View& y, const View& x, const View& w, const View& bias, const Conv2dGeometry& geometry) {
+void conv2d_f64(const View& y, const View& x, const View& w, const View& bias, const Conv2dGeometry& geometry,
+                Activation activation) {
   const Sizes s(x, w, y, geometry);
   parallel_for(y.shape[0] * s.groups, 1, [&](std::int64_t task, std::int64_t) {
     const std::int64_t image = task / s.groups, group = task % s.groups;
@@ -88,10 +89,12 @@ void conv2d_f64(const View& y, const View& x, const View& w, const View& bias, c
     visit(w, group * s.outputs, s.outputs, weights.data(), read);
     unfold(s, x, image, group, unfolded.data(), geometry, read);
     gemm(matrix(result.data(), s.outputs, s.pixels), matrix(weights.data(), s.outputs, s.taps),
-         matrix(unfolded.data(), s.taps, s.pixels), View());
+         matrix(unfolded.data(), s.taps, s.pixels), View(), Activation::none);
     if (bias)
       for (std::int64_t i = 0; i < s.outputs * s.pixels; ++i)
         result[i] += bias.as<double>()[(group * s.outputs + i / s.pixels) * bias.strides[0]];
+    if (activation == Activation::relu)
+      for (double& x : result) x = x < 0 ? 0 : x;
     visit(channels_of(y, image, group, s.outputs), 0, s.outputs, result.data(), write);
   });
 }
@@ -105,7 +108,7 @@ void conv2d_backward_input_f64(const View& dx, const View& dy, const View& w, co
     visit(w, group * s.outputs, s.outputs, weights.data(), read);
     visit(channels_of(dy, image, group, s.outputs), 0, s.outputs, gradient.data(), read);
     gemm(matrix(unfolded.data(), s.taps, s.pixels), transposed(weights.data(), s.outputs, s.taps),
-         matrix(gradient.data(), s.outputs, s.pixels), View());
+         matrix(gradient.data(), s.outputs, s.pixels), View(), Activation::none);
     std::vector<double> start(s.inputs * s.height * s.width, 0.0);
     if (bias)
       for (std::int64_t i = 0; i < s.inputs * s.height * s.width; ++i)
@@ -124,7 +127,7 @@ void conv2d_backward_weight_f64(const View& dw, const View& x, const View& dy, c
       visit(channels_of(dy, image, group, s.outputs), 0, s.outputs, gradient.data(), read);
       unfold(s, x, image, group, unfolded.data(), geometry, read);
       gemm(matrix(product.data(), s.outputs, s.taps), matrix(gradient.data(), s.outputs, s.pixels),
-           transposed(unfolded.data(), s.taps, s.pixels), View());
+           transposed(unfolded.data(), s.taps, s.pixels), View(), Activation::none);
       for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += product[i];
     }
     visit(dw, group * s.outputs, s.outputs, sums.data(), write);

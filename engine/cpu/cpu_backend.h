@@ -33,8 +33,9 @@ class CpuBackend final : public Backend {
   void arg_reduce(Extremum op, const View& y, const View& x, int dim) override;
   void cumsum(const View& y, const View& x, int dim, bool reverse) override;
 
-  void gemm(const View& c, const View& a, const View& b, const View& bias) override;
-  void conv2d(const View& y, const View& x, const View& w, const View& bias, const Conv2dGeometry&) override;
+  void gemm(const View& c, const View& a, const View& b, const View& bias, Activation activation) override;
+  void conv2d(const View& y, const View& x, const View& w, const View& bias, const Conv2dGeometry&,
+              Activation activation) override;
   void conv2d_backward_input(const View& dx, const View& dy, const View& w, const View& bias,
                              const Conv2dGeometry&) override;
   void conv2d_backward_weight(const View& dw, const View& x, const View& dy, const Conv2dGeometry&) override;
@@ -45,11 +46,12 @@ class CpuBackend final : public Backend {
   void avg_pool2d_backward(const View& dx, const View& dy, const PoolGeometry&) override;
 
   void batch_norm(const View& y, const View& mean, const View& rstd, const View& x, const View& weight,
-                  const View& bias, double eps) override;
+                  const View& bias, double eps, Activation activation) override;
   void normalize_channels(const View& y, const View& x, const View& mean, const View& rstd, const View& weight,
-                          const View& bias) override;
-  void batch_norm_backward(const View& dx, const View& dweight, const View& dbias, const View& dy, const View& x,
-                           const View& mean, const View& rstd, const View& weight, bool training) override;
+                          const View& bias, Activation activation) override;
+  void batch_norm_backward(const View& dx, const View& dweight, const View& dbias, const View& dy, const View& y,
+                           const View& x, const View& mean, const View& rstd, const View& weight,
+                           bool training) override;
   void layer_norm(const View& y, const View& mean, const View& rstd, const View& x, const View& weight,
                   const View& bias, double eps) override;
   void layer_norm_backward(const View& dx, const View& dweight, const View& dbias, const View& dy, const View& x,

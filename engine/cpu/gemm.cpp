@@ -27,7 +27,7 @@ struct Batch {
 };
 
 template <class T>
-Batch<T> describe(const View& c, const View& a, const View& b, const View& bias) {
+Batch<T> describe(const View& c, const View& a, const View& b, const View& bias, Activation activation) {
   Batch<T> batch = {};
   GemmProblem<T>& p = batch.first;
   batch.count = c.shape[0];
@@ -45,6 +45,7 @@ Batch<T> describe(const View& c, const View& a, const View& b, const View& bias)
   p.c_col = c.strides[2];
   p.bias = bias.as<const T>();
   p.bias_col = bias ? bias.strides[0] : 0;
+  p.lowest = lowest_of(activation);
   batch.a_step = a.strides[0];
   batch.b_step = b.strides[0];
   batch.c_step = c.strides[0];
@@ -167,21 +168,22 @@ void multiply_f64(const Batch<double>& batch) {
           ConstMatrix(p.a, p.m, p.k, Stride(p.a_col, p.a_row)) * ConstMatrix(p.b, p.k, p.n, Stride(p.b_col, p.b_row));
     }
     if (p.bias != nullptr) c += ConstMatrix(p.bias, p.m, p.n, Stride(p.bias_col, p.bias_row));
+    if (p.lowest == 0) c = (c.array() < 0).select(0.0, c);
   });
 }
 
 }  // namespace
 
-void gemm(const View& c, const View& a, const View& b, const View& bias) {
+void gemm(const View& c, const View& a, const View& b, const View& bias, Activation activation) {
   if (c.numel() == 0) return;
   const GemmKernels& kernel = kernels().gemm;
   switch (c.dtype) {
     case f16:
-      return multiply(describe<std::uint16_t>(c, a, b, bias), kernel.block_f16, kernel.dots_f16);
+      return multiply(describe<std::uint16_t>(c, a, b, bias, activation), kernel.block_f16, kernel.dots_f16);
     case f64:
-      return multiply_f64(describe<double>(c, a, b, bias));
+      return multiply_f64(describe<double>(c, a, b, bias, activation));
     default:
-      return multiply(describe<float>(c, a, b, bias), kernel.block_f32, kernel.dots_f32);
+      return multiply(describe<float>(c, a, b, bias, activation), kernel.block_f32, kernel.dots_f32);
   }
 }
 
@@ -189,6 +191,8 @@ void gemm(const View& c, const View& a, const View& b, const View& bias) {
 
 namespace halfgrad {
 
-void CpuBackend::gemm(const View& c, const View& a, const View& b, const View& bias) { cpu::gemm(c, a, b, bias); }
+void CpuBackend::gemm(const View& c, const View& a, const View& b, const View& bias, Activation activation) {
+  cpu::gemm(c, a, b, bias, activation);
+}
 
 }  // namespace halfgrad

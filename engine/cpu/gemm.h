@@ -5,7 +5,7 @@
 
 namespace halfgrad::cpu {
 
-/// c[i] = a[i] x b[i] + bias, as Backend::gemm.
-void gemm(const View& c, const View& a, const View& b, const View& bias);
+/// c[i] = activation(a[i] x b[i] + bias), as Backend::gemm.
+void gemm(const View& c, const View& a, const View& b, const View& bias, Activation activation);
 
 }  // namespace halfgrad::cpu

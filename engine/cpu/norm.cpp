@@ -71,7 +71,7 @@ void merge_moments(double* a, const double* b, std::int64_t width) {
 }  // namespace
 
 void CpuBackend::batch_norm(const View& y, const View& mean, const View& rstd, const View& x, const View& weight,
-                            const View& bias, double eps) {
+                            const View& bias, double eps, Activation activation) {
   const auto kernel = cpu::kernels().norm.moments[static_cast<int>(x.dtype)];
   const Reduction plan(x.shape, kAllButChannels, {&x.strides}, kChannel);
   plan.run<double>(
@@ -83,11 +83,11 @@ void CpuBackend::batch_norm(const View& y, const View& mean, const View& rstd, c
           set(rstd, t.out_offset + w, 1 / std::sqrt(result[2 * t.width + w] / result[0] + eps));
         }
       });
-  normalize_channels(y, x, mean, rstd, weight, bias);
+  normalize_channels(y, x, mean, rstd, weight, bias, activation);
 }
 
 void CpuBackend::normalize_channels(const View& y, const View& x, const View& mean, const View& rstd,
-                                    const View& weight, const View& bias) {
+                                    const View& weight, const View& bias, Activation activation) {
   const std::int64_t channels = x.shape[1];
   const Numbers means(x.dtype, channels, [&](std::int64_t c) { return get(mean, c); });
   const Numbers scale(x.dtype, channels, [&](std::int64_t c) { return get(rstd, c) * (weight ? get(weight, c) : 1); });
@@ -96,15 +96,15 @@ void CpuBackend::normalize_channels(const View& y, const View& x, const View& me
   Reduction(x.shape, kAllButChannels, {&x.strides, &y.strides}, kChannel).for_each_tile([&](const Tile& t) {
     const std::int64_t c = t.out_offset;
     kernel(y.at(t.offset[1]), x.at(t.offset[0]), t.width, t.length, strides_of(t, 1), strides_of(t, 0), means.from(c),
-           scale.from(c), shift.from(c));
+           scale.from(c), shift.from(c), lowest_of(activation));
   });
 }
 
 // With z = (x - mean) * rstd and a = weight * rstd: dbias = sum(dy), dweight = sum(dy z), and
 // dx = a (dy - mean(dy) - z mean(dy z)) in training, a dy otherwise.
 void CpuBackend::batch_norm_backward(const View& dx, const View& dweight, const View& dbias, const View& dy,
-                                     const View& x, const View& mean, const View& rstd, const View& weight,
-                                     bool training) {
+                                     const View& y, const View& x, const View& mean, const View& rstd,
+                                     const View& weight, bool training) {
   const std::int64_t channels = x.shape[1];
   const auto& kernels = cpu::kernels().norm;
   const auto dtype = static_cast<std::size_t>(x.dtype);
@@ -112,13 +112,16 @@ void CpuBackend::batch_norm_backward(const View& dx, const View& dweight, const 
   const Scratch sums(static_cast<std::size_t>(2 * channels) * sizeof(double));
   double *sum_dy = sums.as<double>(), *sum_dy_distance = sum_dy + channels;  // distance = x - mean
 
-  const Reduction plan(x.shape, kAllButChannels, {&x.strides, &dy.strides}, kChannel);
+  const bool relu = static_cast<bool>(y);
+  const View& of_y = relu ? y : dy;  // something to walk through, but not to look at
+  const Reduction plan(x.shape, kAllButChannels, {&x.strides, &dy.strides, &of_y.strides}, kChannel);
   if (training || dweight || dbias) {
     plan.run<double>(
         2,
         [&](double* out, const Tile& t) {
-          kernels.gradient_sums[dtype](out, dy.at(t.offset[1]), x.at(t.offset[0]), t.width, t.length, strides_of(t, 1),
-                                       strides_of(t, 0), means.from(t.out_offset));
+          kernels.gradient_sums[relu][dtype](out, dy.at(t.offset[1]), of_y.at(t.offset[2]), x.at(t.offset[0]), t.width,
+                                             t.length, strides_of(t, 1), strides_of(t, 2), strides_of(t, 0),
+                                             means.from(t.out_offset));
         },
         [](double* a, const double* b, std::int64_t width) {
           for (std::int64_t i = 0; i < 2 * width; ++i) a[i] += b[i];
@@ -141,12 +144,12 @@ void CpuBackend::batch_norm_backward(const View& dx, const View& dweight, const 
     return training ? -scale_of(c) * get(rstd, c) * get(rstd, c) * sum_dy_distance[c] * n : 0;
   });
   const Numbers shift(x.dtype, channels, [&](std::int64_t c) { return training ? -scale_of(c) * sum_dy[c] * n : 0; });
-  Reduction(x.shape, kAllButChannels, {&x.strides, &dy.strides, &dx.strides}, kChannel)
+  Reduction(x.shape, kAllButChannels, {&x.strides, &dy.strides, &of_y.strides, &dx.strides}, kChannel)
       .for_each_tile([&](const Tile& t) {
         const std::int64_t c = t.out_offset;
-        kernels.gradient[dtype](dx.at(t.offset[2]), dy.at(t.offset[1]), x.at(t.offset[0]), t.width, t.length,
-                                strides_of(t, 2), strides_of(t, 1), strides_of(t, 0), means.from(c), scale.from(c),
-                                slope.from(c), shift.from(c));
+        kernels.gradient[relu][dtype](dx.at(t.offset[3]), dy.at(t.offset[1]), of_y.at(t.offset[2]), x.at(t.offset[0]),
+                                      t.width, t.length, strides_of(t, 3), strides_of(t, 1), strides_of(t, 2),
+                                      strides_of(t, 0), means.from(c), scale.from(c), slope.from(c), shift.from(c));
       });
 }
 

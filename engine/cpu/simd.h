@@ -159,6 +159,8 @@ HALFGRAD_INLINE vfloat at_least(vfloat x, float bound) {
 #endif
 }
 
+HALFGRAD_INLINE float at_least(float x, float bound) { return x < bound ? bound : x; }
+
 /// x * 2^k, rounded once, for a whole number k, |k| < 160, and |x| between 2^-24 and 2^28, or 0.
 HALFGRAD_INLINE vfloat scale(vfloat x, vfloat k) {
 #if defined(__AVX512F__)

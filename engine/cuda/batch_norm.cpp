@@ -87,7 +87,7 @@ cudnnBatchNormMode_t mode_for(Layout layout) {
 }  // namespace
 
 void CudaBackend::batch_norm(const View& y, const View& mean, const View& rstd, const View& x, const View& weight,
-                             const View& bias, double eps) {
+                             const View& bias, double eps, Activation activation) {
   if (x.shape[1] == 0) return;
   const std::optional<Layout> layout = common_layout({&x, &y});
   if (layout && weight && bias && is_dense_f32(weight) && is_dense_f32(bias) && eps >= CUDNN_BN_MIN_EPSILON) {
@@ -100,26 +100,35 @@ void CudaBackend::batch_norm(const View& y, const View& mean, const View& rstd, 
           handle, mode_for(*layout), factors.alpha(), factors.beta(), tensor.get(), x.data, tensor.get(), y.data,
           numbers.get(), weight.data, bias.data, 0, nullptr, nullptr, eps, mean.data, rstd.data);
     });
-    if (cuda::is_done(status, "cudnnBatchNormalizationForwardTraining")) return;
+    if (cuda::is_done(status, "cudnnBatchNormalizationForwardTraining")) return activate(y, activation);
   }
   const Channels space = channels_of("batch_norm", x);
   const Temporary memory(*this, u8, {static_cast<std::int64_t>(cuda::bytes_for_sums(space))}, {1});
   cuda::channel_moments(space, x.dtype, tensor_of(x), numbers_of(mean), numbers_of(rstd), eps, memory.view.data,
                         queue());
-  normalize_channels(y, x, mean, rstd, weight, bias);
+  normalize_channels(y, x, mean, rstd, weight, bias, activation);
 }
 
 void CudaBackend::normalize_channels(const View& y, const View& x, const View& mean, const View& rstd,
-                                     const View& weight, const View& bias) {
+                                     const View& weight, const View& bias, Activation activation) {
   if (x.numel() == 0) return;
   cuda::normalize_channels(channels_of("batch_norm", x), x.dtype, tensor_of(y), tensor_of(x), numbers_of(mean),
-                           numbers_of(rstd), numbers_of(weight, 1), numbers_of(bias), queue());
+                           numbers_of(rstd), numbers_of(weight, 1), numbers_of(bias), lowest_of(activation), queue());
 }
 
-void CudaBackend::batch_norm_backward(const View& dx, const View& dweight, const View& dbias, const View& dy,
-                                      const View& x, const View& mean, const View& rstd, const View& weight,
-                                      bool training) {
+void CudaBackend::batch_norm_backward(const View& dx, const View& dweight, const View& dbias, const View& dy_of_y,
+                                      const View& y, const View& x, const View& mean, const View& rstd,
+                                      const View& weight, bool training) {
   if (x.shape[1] == 0) return;
+  // cuDNN wants the gradient of what relu was applied to.
+  std::optional<Temporary> dy_memory;
+  View dy = dy_of_y;
+  if (y && y.numel() > 0) {
+    dy = dy_memory
+             .emplace(*this, y.dtype, y.shape, is_dense(y.shape, y.strides) ? y.strides : contiguous_strides(y.shape))
+             .view;
+    relu_backward(dy, dy_of_y, y);
+  }
   const auto fits = [](const View& result) { return !result || is_dense_f32(result); };
   const std::optional<Layout> layout = common_layout({&x, &dy, &dx});
   if (training && layout && weight && is_dense_f32(weight) && fits(dweight) && fits(dbias)) {

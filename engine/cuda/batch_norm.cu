@@ -206,7 +206,7 @@ __global__ void __launch_bounds__(kThreads) finish_gradient(Channels space, cons
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     normalize_kernel(Channels space, ChannelTensor y, ChannelTensor x, ChannelNumbers mean, ChannelNumbers rstd,
-                     ChannelNumbers weight, ChannelNumbers bias) {
+                     ChannelNumbers weight, ChannelNumbers bias, float lowest) {
   using C = Compute<T>;
   for (std::uint32_t piece = blockIdx.x; piece < pieces_of(space); piece += gridDim.x) {
     const Part part(space, piece);
@@ -215,7 +215,8 @@ __global__ void __launch_bounds__(kThreads)
     const C scale = static_cast<C>(get<double>(rstd, part.channel) * get<double>(weight, part.channel));
     part.for_each(space, [&](std::uint32_t n, std::uint32_t s) {
       const C distance = number<C>(at<const T>(x, n, part.channel, s)) - center;
-      at<T>(y, n, part.channel, s) = converted<T>(distance * scale + shift);
+      const C result = distance * scale + shift;
+      at<T>(y, n, part.channel, s) = converted<T>(result < C(lowest) ? C(lowest) : result);
     });
   }
 }
@@ -270,11 +271,11 @@ void channel_moments(const Channels& space, DType dtype, const ChannelTensor& x,
 
 void normalize_channels(const Channels& space, DType dtype, const ChannelTensor& y, const ChannelTensor& x,
                         const ChannelNumbers& mean, const ChannelNumbers& rstd, const ChannelNumbers& weight,
-                        const ChannelNumbers& bias, const Queue& queue) {
+                        const ChannelNumbers& bias, float lowest, const Queue& queue) {
   if (space.chunks == 0) return;
   with_type(dtype, [&]<class T>(T) {
     launch("batch_norm", normalize_kernel<T>, grid_of_pieces(space, queue), kThreads, queue.stream, space, y, x, mean,
-           rstd, weight, bias);
+           rstd, weight, bias, lowest);
   });
 }
 

@@ -40,10 +40,10 @@ std::size_t bytes_for_sums(const Channels& space);
 // x is f16, f32 or f64; `memory` holds bytes_for_sums(space).
 void channel_moments(const Channels& space, DType dtype, const ChannelTensor& x, const ChannelNumbers& mean,
                      const ChannelNumbers& rstd, double eps, void* memory, const Queue& queue);
-/// y = (x - mean) * rstd * weight + bias
+/// y = (x - mean) * rstd * weight + bias, or `lowest` if that is more
 void normalize_channels(const Channels& space, DType dtype, const ChannelTensor& y, const ChannelTensor& x,
                         const ChannelNumbers& mean, const ChannelNumbers& rstd, const ChannelNumbers& weight,
-                        const ChannelNumbers& bias, const Queue& queue);
+                        const ChannelNumbers& bias, float lowest, const Queue& queue);
 
 struct BatchNormBackward {
   ChannelTensor dx, dy, x;

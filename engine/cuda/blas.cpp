@@ -76,10 +76,10 @@ void Blas::multiply(const Product& p, bool add) {
   }
 }
 
-// --- with bias -------------------------------------------------------------------------------------------------------
+// --- with bias and activation ----------------------------------------------------------------------------------------
 
 // All that the choice of an algorithm depends on.
-Blas::Key Blas::key_of(const Product& p, const void* bias) {
+Blas::Key Blas::key_of(const Product& p, const void* bias, Activation activation) {
   return {static_cast<std::int64_t>(p.dtype),
           p.m,
           p.n,
@@ -96,7 +96,8 @@ Blas::Key Blas::key_of(const Product& p, const void* bias) {
           alignment_of(p.a.data),
           alignment_of(p.b.data),
           alignment_of(p.c.data),
-          alignment_of(bias)};
+          bias == nullptr ? 0 : alignment_of(bias),
+          static_cast<std::int64_t>(activation)};
 }
 
 namespace {
@@ -114,6 +115,11 @@ void set(cublasLtMatrixLayout_t layout, cublasLtMatrixLayoutAttribute_t attribut
   HALFGRAD_CUBLAS(cublasLtMatrixLayoutSetAttribute(layout, attribute, &value, sizeof value));
 }
 
+cublasLtEpilogue_t epilogue_of(const void* bias, Activation activation) {
+  if (activation == Activation::none) return bias == nullptr ? CUBLASLT_EPILOGUE_DEFAULT : CUBLASLT_EPILOGUE_BIAS;
+  return bias == nullptr ? CUBLASLT_EPILOGUE_RELU : CUBLASLT_EPILOGUE_RELU_BIAS;
+}
+
 // The layout of matrices that are rows x columns in rows, for a library that sees columns.
 cublasLtMatrixLayout_t layout_of(DType dtype, const Matrices& x, std::int64_t rows, std::int64_t columns,
                                  std::int64_t count) {
@@ -129,7 +135,7 @@ cublasLtMatrixLayout_t layout_of(DType dtype, const Matrices& x, std::int64_t ro
 }  // namespace
 
 // To cuBLASLt c' has n rows, and a bias is a number for each row.
-Blas::Plan Blas::make_plan(const Product& p, const void* bias) {
+Blas::Plan Blas::make_plan(const Product& p, const void* bias, Activation activation) {
   Plan plan;
   cublasLtMatmulDesc_t operation = nullptr;
   HALFGRAD_CUBLAS(
@@ -137,9 +143,11 @@ Blas::Plan Blas::make_plan(const Product& p, const void* bias) {
   plan.operation.reset(operation);
   set(operation, CUBLASLT_MATMUL_DESC_TRANSA, operation_of(p.b));
   set(operation, CUBLASLT_MATMUL_DESC_TRANSB, operation_of(p.a));
-  set(operation, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-  set(operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(p.dtype));
-  set(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+  set(operation, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(bias, activation));
+  if (bias != nullptr) {
+    set(operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(p.dtype));
+    set(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+  }
   plan.a.reset(layout_of(p.dtype, p.b, p.k, p.n, p.count));
   plan.b.reset(layout_of(p.dtype, p.a, p.m, p.k, p.count));
   plan.c.reset(layout_of(p.dtype, p.c, p.m, p.n, p.count));
@@ -164,16 +172,16 @@ Blas::Plan Blas::make_plan(const Product& p, const void* bias) {
   return plan;
 }
 
-bool Blas::multiply_with_bias(const Product& p, const void* bias) {
+bool Blas::multiply_and_finish(const Product& p, const void* bias, Activation activation) {
   if (p.count > INT32_MAX) return false;
   const std::lock_guard lock(mutex_);
-  const Key key = key_of(p, bias);
+  const Key key = key_of(p, bias, activation);
   auto known = plans_.find(key);
-  if (known == plans_.end()) known = plans_.emplace(key, make_plan(p, bias)).first;
+  if (known == plans_.end()) known = plans_.emplace(key, make_plan(p, bias, activation)).first;
   Plan& plan = known->second;
   if (!plan.algorithm) return false;
   const Factors factors(p.dtype, false);
-  set(plan.operation.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+  if (bias != nullptr) set(plan.operation.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
   const cublasStatus_t status = cublasLtMatmul(lt_.get(), plan.operation.get(), factors.alpha(), p.b.data, plan.a.get(),
                                                p.a.data, plan.b.get(), factors.beta(), p.c.data, plan.c.get(), p.c.data,
                                                plan.c.get(), &*plan.algorithm, workspace_, kWorkspace, stream_);

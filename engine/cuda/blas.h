@@ -1,5 +1,5 @@
 #pragma once
-// Products of matrices by cuBLAS, and by cuBLASLt those that end with a bias.
+// Products of matrices by cuBLAS, and by cuBLASLt those that end with a bias or an activation.
 //
 // Both count columns: the element (i, j) of a matrix is at i + j*ld. A matrix whose rows are dense is to them its transpose.
 // So for c = a b they are asked for c' = b' a': the operands change places, each keeps its form, and nothing is moved.
@@ -12,6 +12,7 @@
 #include <mutex>
 #include <optional>
 
+#include "engine/activation.h"
 #include "engine/cuda/allocator.h"
 #include "engine/cuda/libraries.h"
 #include "engine/dtype.h"
@@ -42,14 +43,14 @@ class Blas {
 
   /// With `add`, c += a b, which is rounded once like c = a b.
   void multiply(const Product&, bool add);
-  /// c = a b + bias, bias [n], dense. False when cuBLASLt has no way to do it.
-  bool multiply_with_bias(const Product&, const void* bias);
+  /// c = activation(a b + bias), bias [n], dense, or null. False when cuBLASLt has no way to do it.
+  bool multiply_and_finish(const Product&, const void* bias, Activation activation);
 
  private:
   struct Plan;
-  using Key = std::array<std::int64_t, 17>;
-  static Key key_of(const Product&, const void* bias);
-  Plan make_plan(const Product&, const void* bias);
+  using Key = std::array<std::int64_t, 18>;
+  static Key key_of(const Product&, const void* bias, Activation activation);
+  Plan make_plan(const Product&, const void* bias, Activation activation);
 
   const cudaStream_t stream_;
   CachingAllocator& allocator_;

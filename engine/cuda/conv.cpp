@@ -56,26 +56,30 @@ bool run(cudnnHandle_t handle, ConvPass pass, const ConvPlan& plan, const Operan
   }
 }
 
-// y = convolution + bias in one call; false when cuDNN cannot.
-bool run_with_bias(cudnnHandle_t handle, ConvPlan& plan, const Operands& o, const void* bias, void* workspace) {
-  static const auto kIdentity = [] {
-    cudnnActivationDescriptor_t identity = nullptr;
-    HALFGRAD_CUDNN(cudnnCreateActivationDescriptor(&identity));
-    HALFGRAD_CUDNN(cudnnSetActivationDescriptor(identity, CUDNN_ACTIVATION_IDENTITY, CUDNN_PROPAGATE_NAN, 0));
-    return identity;
-  }();
+cudnnActivationDescriptor_t make_activation(cudnnActivationMode_t mode) {
+  cudnnActivationDescriptor_t activation = nullptr;
+  HALFGRAD_CUDNN(cudnnCreateActivationDescriptor(&activation));
+  HALFGRAD_CUDNN(cudnnSetActivationDescriptor(activation, mode, CUDNN_PROPAGATE_NAN, 0));
+  return activation;
+}
+
+// y = activation(convolution + bias) in one call; false when cuDNN cannot.
+bool run_and_finish(cudnnHandle_t handle, ConvPlan& plan, const Operands& o, const void* bias, Activation activation,
+                    void* workspace) {
+  static const auto kIdentity = make_activation(CUDNN_ACTIVATION_IDENTITY);
+  static const auto kRelu = make_activation(CUDNN_ACTIVATION_RELU);
   const Factors factors(f32);
   const cudnnStatus_t status = cudnnConvolutionBiasActivationForward(
       handle, factors.alpha(), plan.x.get(), o.x.data, plan.w.get(), o.w.data, plan.convolution.get(),
       static_cast<cudnnConvolutionFwdAlgo_t>(plan.algorithm), workspace, plan.workspace, factors.beta(), plan.y.get(),
-      o.y.data, plan.bias.get(), bias, kIdentity, plan.y.get(), o.y.data);
+      o.y.data, plan.bias.get(), bias, activation == Activation::relu ? kRelu : kIdentity, plan.y.get(), o.y.data);
   plan.fuses_bias = cuda::is_done(status, "cudnnConvolutionBiasActivationForward");
   return plan.fuses_bias;
 }
 
 // The convolution as a plan says; false when cuDNN cannot do it so.
-bool convolve(Backend& backend, cuda::Dnn& dnn, ConvPass pass, ConvPlan& plan, const View& x, const View& w,
-              const View& y, const View& bias) {
+bool convolve(CudaBackend& backend, cuda::Dnn& dnn, ConvPass pass, ConvPlan& plan, const View& x, const View& w,
+              const View& y, const View& bias, Activation activation) {
   const View& wanted = pass == ConvPass::forward ? y : pass == ConvPass::backward_input ? x : w;
   std::optional<Temporary> memory[3], bias_memory;
   const auto place = [&](const View& v, std::optional<Temporary>& its) {
@@ -90,7 +94,7 @@ bool convolve(Backend& backend, cuda::Dnn& dnn, ConvPass pass, ConvPlan& plan, c
     const View row{bias.data, bias.dtype, {1, bias.shape[0], 1, 1}, {0, bias.strides[0], 0, 0}, bias.device};
     const void* const dense = cuda::in_layout(backend, row, plan.layout, bias_memory).data;
     done = dnn.with_handle([&](cudnnHandle_t handle) {
-      return plan.fuses_bias && run_with_bias(handle, plan, o, dense, workspace.view.data);
+      return plan.fuses_bias && run_and_finish(handle, plan, o, dense, activation, workspace.view.data);
     });
   }
   if (!done) {
@@ -98,6 +102,7 @@ bool convolve(Backend& backend, cuda::Dnn& dnn, ConvPass pass, ConvPlan& plan, c
     done = dnn.with_handle([&](cudnnHandle_t handle) {
       return run(handle, pass, plan, o, workspace.view.data, Factors(wanted.dtype, static_cast<bool>(bias)));
     });
+    if (done) backend.activate(result, activation);
   }
   if (done && result.data != wanted.data) backend.copy(wanted, result);
   return done;
@@ -106,32 +111,35 @@ bool convolve(Backend& backend, cuda::Dnn& dnn, ConvPass pass, ConvPlan& plan, c
 }  // namespace
 
 void CudaBackend::convolve(ConvPass pass, const View& x, const View& w, const View& y, const View& bias,
-                           const Conv2dGeometry& geometry) {
+                           const Conv2dGeometry& geometry, Activation activation) {
   const View& wanted = pass == ConvPass::forward ? y : pass == ConvPass::backward_input ? x : w;
   if (wanted.numel() == 0) return;
-  if (x.numel() == 0 || w.numel() == 0 || y.numel() == 0) return copy(wanted, everywhere(bias, wanted.shape));
+  if (x.numel() == 0 || w.numel() == 0 || y.numel() == 0) {
+    copy(wanted, everywhere(bias, wanted.shape));
+    return activate(wanted, activation);
+  }
   queue();
   const ConvForm form(pass, x, w, y, geometry);
   for (;;) {
     const std::shared_ptr<ConvPlan> plan = dnn().plan(form);
-    if (halfgrad::convolve(*this, dnn(), pass, *plan, x, w, y, bias)) return;
+    if (halfgrad::convolve(*this, dnn(), pass, *plan, x, w, y, bias, activation)) return;
     dnn().replace(form, plan);
   }
 }
 
-void CudaBackend::conv2d(const View& y, const View& x, const View& w, const View& bias,
-                         const Conv2dGeometry& geometry) {
-  convolve(ConvPass::forward, x, w, y, bias, geometry);
+void CudaBackend::conv2d(const View& y, const View& x, const View& w, const View& bias, const Conv2dGeometry& geometry,
+                         Activation activation) {
+  convolve(ConvPass::forward, x, w, y, bias, geometry, activation);
 }
 
 void CudaBackend::conv2d_backward_input(const View& dx, const View& dy, const View& w, const View& bias,
                                         const Conv2dGeometry& geometry) {
-  convolve(ConvPass::backward_input, dx, w, dy, bias, geometry);
+  convolve(ConvPass::backward_input, dx, w, dy, bias, geometry, Activation::none);
 }
 
 void CudaBackend::conv2d_backward_weight(const View& dw, const View& x, const View& dy,
                                          const Conv2dGeometry& geometry) {
-  convolve(ConvPass::backward_weight, x, dw, dy, {}, geometry);
+  convolve(ConvPass::backward_weight, x, dw, dy, {}, geometry, Activation::none);
 }
 
 }  // namespace halfgrad

@@ -49,8 +49,9 @@ class CudaBackend final : public Backend {
   void arg_reduce(Extremum op, const View& y, const View& x, int dim) override;
   void cumsum(const View& y, const View& x, int dim, bool reverse) override;
 
-  void gemm(const View& c, const View& a, const View& b, const View& bias) override;
-  void conv2d(const View& y, const View& x, const View& w, const View& bias, const Conv2dGeometry&) override;
+  void gemm(const View& c, const View& a, const View& b, const View& bias, Activation activation) override;
+  void conv2d(const View& y, const View& x, const View& w, const View& bias, const Conv2dGeometry&,
+              Activation activation) override;
   void conv2d_backward_input(const View& dx, const View& dy, const View& w, const View& bias,
                              const Conv2dGeometry&) override;
   void conv2d_backward_weight(const View& dw, const View& x, const View& dy, const Conv2dGeometry&) override;
@@ -61,11 +62,12 @@ class CudaBackend final : public Backend {
   void avg_pool2d_backward(const View& dx, const View& dy, const PoolGeometry&) override;
 
   void batch_norm(const View& y, const View& mean, const View& rstd, const View& x, const View& weight,
-                  const View& bias, double eps) override;
+                  const View& bias, double eps, Activation activation) override;
   void normalize_channels(const View& y, const View& x, const View& mean, const View& rstd, const View& weight,
-                          const View& bias) override;
-  void batch_norm_backward(const View& dx, const View& dweight, const View& dbias, const View& dy, const View& x,
-                           const View& mean, const View& rstd, const View& weight, bool training) override;
+                          const View& bias, Activation activation) override;
+  void batch_norm_backward(const View& dx, const View& dweight, const View& dbias, const View& dy, const View& y,
+                           const View& x, const View& mean, const View& rstd, const View& weight,
+                           bool training) override;
   void layer_norm(const View& y, const View& mean, const View& rstd, const View& x, const View& weight,
                   const View& bias, double eps) override;
   void layer_norm_backward(const View& dx, const View& dweight, const View& dbias, const View& dy, const View& x,
@@ -92,6 +94,12 @@ class CudaBackend final : public Backend {
 
   void synchronize() override;
 
+  // --- for what a library leaves to be done ---
+  /// y = activation(y)
+  void activate(const View& y, Activation activation);
+  /// dx = dy where y is positive, else 0.
+  void relu_backward(const View& dx, const View& dy, const View& y);
+
  private:
   friend class CapturedCudaWork;
 
@@ -105,7 +113,7 @@ class CudaBackend final : public Backend {
   cuda::Blas& blas();
   cuda::Dnn& dnn();
   void convolve(cuda::ConvPass pass, const View& x, const View& w, const View& y, const View& bias,
-                const Conv2dGeometry&);
+                const Conv2dGeometry&, Activation activation);
 
   const int index_;
   const int multiprocessors_;

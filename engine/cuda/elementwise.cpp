@@ -9,6 +9,7 @@
 #include "engine/cuda/cuda_backend.h"
 #include "engine/cuda/pieces.h"
 #include "engine/error.h"
+#include "engine/ops/elementwise_ops.h"
 
 namespace halfgrad {
 
@@ -95,6 +96,19 @@ bool is_zero(const View& view) {
 void CudaBackend::unary(int op, const double* params, DType compute, const View& y, const View& x) {
   for_pieces("unary", device(), {&y, &x}, 1, {&y, &x},
              [&](const Elementwise& work) { cuda::unary(op, params, compute, work, queue()); });
+}
+
+namespace {
+constexpr int kRelu = elementwise::UnaryOps::position<elementwise::Relu>();
+constexpr double kNoParams[2] = {};
+}  // namespace
+
+void CudaBackend::activate(const View& y, Activation activation) {
+  if (activation == Activation::relu && y.numel() > 0) unary(kRelu, kNoParams, compute_dtype(y.dtype), y, y);
+}
+
+void CudaBackend::relu_backward(const View& dx, const View& dy, const View& y) {
+  unary_backward(kRelu, kNoParams, dx, dy, {}, y);
 }
 
 void CudaBackend::unary_backward(int op, const double* params, const View& dx, const View& dy, const View& x,

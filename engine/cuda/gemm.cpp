@@ -48,12 +48,15 @@ void transpose(Product& p) {
 
 }  // namespace
 
-void CudaBackend::gemm(const View& c, const View& a, const View& b, const View& bias) {
+void CudaBackend::gemm(const View& c, const View& a, const View& b, const View& bias, Activation activation) {
   if (c.numel() == 0) return;
   const float zero = 0;
   View everywhere{const_cast<float*>(&zero), f32, c.shape, Strides(3, 0), Device::cpu()};  // the bias, for all of c
   if (bias) everywhere = {bias.data, bias.dtype, c.shape, {0, 0, bias.strides[0]}, bias.device};
-  if (a.shape[2] == 0) return copy(c, everywhere);
+  if (a.shape[2] == 0) {
+    copy(c, everywhere);
+    return activate(c, activation);
+  }
 
   Product p{c.dtype, c.shape[1], c.shape[2], a.shape[2], c.shape[0], {}, {}, {}};
   std::optional<Temporary> a_memory, b_memory, c_memory, bias_memory;
@@ -67,18 +70,20 @@ void CudaBackend::gemm(const View& c, const View& a, const View& b, const View& 
   if (p.c.transposed) transpose(p);
 
   queue();
-  if (!bias) {
+  if (!bias && activation == Activation::none) {
     blas().multiply(p, false);
   } else {
-    View row{bias.data, bias.dtype, {1, 1, bias.shape[0]}, {0, 0, bias.strides[0]}, bias.device};
-    if (row.shape[2] > 1 && row.strides[2] != 1) {
+    View row;
+    if (bias) row = {bias.data, bias.dtype, {1, 1, bias.shape[0]}, {0, 0, bias.strides[0]}, bias.device};
+    if (bias && row.shape[2] > 1 && row.strides[2] != 1) {
       const View& dense = make_dense(*this, row, bias_memory).view;
       copy(dense, row);
       row = dense;
     }
-    if (!blas().multiply_with_bias(p, row.data)) {
-      copy(result, everywhere);
-      blas().multiply(p, true);
+    if (!blas().multiply_and_finish(p, row.data, activation)) {
+      if (bias) copy(result, everywhere);
+      blas().multiply(p, static_cast<bool>(bias));
+      activate(result, activation);
     }
   }
   if (!is_direct) copy(c, result);

@@ -2,6 +2,7 @@
 
 #include "engine/autograd.h"
 #include "engine/backend.h"
+#include "engine/ops/activated.h"
 #include "engine/ops/checks.h"
 #include "engine/ops/join.h"
 
@@ -73,27 +74,30 @@ Tensor bias_gradient(const Tensor& dy) { return sum_to_shape(dy, {dy.size(1), 1,
 
 }  // namespace
 
-Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dOptions& options) {
+Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dOptions& options,
+              Activation activation) {
   detail::require_float("conv2d", "x", x);
   detail::require_same("conv2d", "x", x, "weight", weight);
-  if (x.rank() == 3) return conv2d(x.unsqueeze(0), weight, bias, options).squeeze(0);
+  if (x.rank() == 3) return conv2d(x.unsqueeze(0), weight, bias, options, activation).squeeze(0);
   const Shape shape = output_shape("conv2d", x.shape(), weight.shape(), options);
   check_bias("conv2d", x, bias, shape[1]);
   const Tensor y = detail::empty_channels_last(shape, x.dtype(), x.device());
   if (y.numel() > 0)
     backend_for(x.device())
-        .conv2d(y.view_of_data(), x.view_of_data(), weight.view_of_data(), view_or_absent(bias), geometry_of(options));
+        .conv2d(y.view_of_data(), x.view_of_data(), weight.view_of_data(), view_or_absent(bias), geometry_of(options),
+                activation);
   Tensors inputs{x, weight};
   if (bias.defined()) inputs.push_back(bias);
   const bool dx = needs_grad(x), dw = needs_grad(weight), db = needs_grad(bias);
-  return record("conv2d", y, inputs,
-                [x = Saved(dw ? x : Tensor()), w = Saved(dx ? weight : Tensor()), dx, dw, db, x_shape = x.shape(),
-                 w_shape = weight.shape(), has_bias = bias.defined(), options](const Tensor& dy) {
-                  Tensors gradients{dx ? conv2d_input_gradient(dy, w.get("conv2d"), x_shape, options) : Tensor(),
-                                    dw ? conv2d_weight_gradient(x.get("conv2d"), dy, w_shape, options) : Tensor()};
-                  if (has_bias) gradients.push_back(db ? bias_gradient(dy) : Tensor());
-                  return gradients;
-                });
+  const auto gradient = [x = Saved(dw ? x : Tensor()), w = Saved(dx ? weight : Tensor()), dx, dw, db,
+                         x_shape = x.shape(), w_shape = weight.shape(), has_bias = bias.defined(),
+                         options](const Tensor& dy) {
+    Tensors gradients{dx ? conv2d_input_gradient(dy, w.get("conv2d"), x_shape, options) : Tensor(),
+                      dw ? conv2d_weight_gradient(x.get("conv2d"), dy, w_shape, options) : Tensor()};
+    if (has_bias) gradients.push_back(db ? bias_gradient(dy) : Tensor());
+    return gradients;
+  };
+  return detail::record_activated("conv2d", y, inputs, gradient, activation);
 }
 
 // Both gradients below are bilinear too. With <a, b> the sum over all elements of a*b, the gradients g

@@ -2,6 +2,7 @@
 // Convolution in two dimensions, as deep learning means it (cross-correlation: the kernel is not flipped), and its
 // transpose.
 
+#include "engine/activation.h"
 #include "engine/ops/window.h"
 #include "engine/tensor.h"
 
@@ -14,10 +15,11 @@ struct Conv2dOptions {
   std::int64_t groups = 1;  ///< the channels are cut into so many groups that do not see each other
 };
 
-/// y[n, o, i, j] = bias[o] + sum over c, r, s of x[n, c, i*stride - padding + r*dilation, ...] * weight[o, c,
-/// r, s]. x [N, C, H, W] or [C, H, W], weight [O, C/groups, R, S], bias [O] or undefined, all of one float
+/// y[n, o, i, j] = activation(bias[o] + sum over c, r, s of x[n, c, i*stride - padding + r*dilation, ...] * weight[o, c,
+/// r, s]). x [N, C, H, W] or [C, H, W], weight [O, C/groups, R, S], bias [O] or undefined, all of one float
 /// dtype. The result [N, O, OH, OW] lies in memory channels-last. f16 is summed in f32 and rounded once.
-Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, const Conv2dOptions& options = {});
+Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, const Conv2dOptions& options = {},
+              Activation activation = Activation::none);
 
 // The two halves of its gradient. Each is linear in both of its tensors, and its own gradient is again one of
 // these three functions, so convolutions can be differentiated any number of times.

@@ -290,6 +290,8 @@ void add_in_place(Tensor& x, const Tensor& other, double alpha) {
 void multiply_in_place(Tensor& x, const Tensor& other) { in_place<elementwise::Mul>(x, other, "mul_"); }
 void divide_in_place(Tensor& x, const Tensor& other) { in_place<elementwise::Div>(x, other, "div_"); }
 
+Tensor relu_gradient(const Tensor& dy, const Tensor& y) { return unary_backward(elementwise::Relu(), dy, {}, y); }
+
 }  // namespace detail
 
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {

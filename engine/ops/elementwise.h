@@ -88,6 +88,8 @@ namespace detail {
 void add_in_place(Tensor& x, const Tensor& other, double alpha);
 void multiply_in_place(Tensor& x, const Tensor& other);
 void divide_in_place(Tensor& x, const Tensor& other);
+/// The gradient of relu from that of its result y.
+Tensor relu_gradient(const Tensor& dy, const Tensor& y);
 }  // namespace detail
 
 }  // namespace halfgrad

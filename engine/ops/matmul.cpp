@@ -2,6 +2,7 @@
 
 #include "engine/autograd.h"
 #include "engine/backend.h"
+#include "engine/ops/activated.h"
 #include "engine/ops/checks.h"
 
 namespace halfgrad {
@@ -55,7 +56,7 @@ void multiply(Backend& backend, View c, View a, View b) {
       v->shape.insert(0, 1);
       v->strides.insert(0, 0);
     }
-    return backend.gemm(c, a, b, View{});
+    return backend.gemm(c, a, b, View{}, Activation::none);
   }
   const std::int64_t count = c.shape[0];
   for (std::int64_t i = 0; i < count; ++i) {
@@ -140,7 +141,7 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
   return a.rank() == 1 ? y.squeeze(b.rank() == 1 ? -1 : -2) : y;
 }
 
-Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activation activation) {
   detail::require_float("linear", "x", x);
   detail::require_same("linear", "x", x, "weight", weight);
   check(weight.rank() == 2, "linear: weight is {}, expected [out, in]", weight.shape());
@@ -164,19 +165,17 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   if (y.numel() > 0)
     backend_for(x.device())
         .gemm(y.unsqueeze(0).view_of_data(), flat.detach().unsqueeze(0).view_of_data(),
-              transposed.unsqueeze(0).view_of_data(), bias.defined() ? bias.view_of_data() : View{});
+              transposed.unsqueeze(0).view_of_data(), bias.defined() ? bias.view_of_data() : View{}, activation);
   Tensors inputs{flat, weight};
   if (bias.defined()) inputs.push_back(bias);
   const bool dx = needs_grad(flat), dw = needs_grad(weight), db = needs_grad(bias);
-  return record("linear", y, inputs,
-                [x = Saved(dw ? flat : Tensor()), w = Saved(dx ? weight : Tensor()), dx, dw, db,
-                 has_bias = bias.defined()](const Tensor& dy) {
-                  Tensors gradients{dx ? matmul(dy, w.get("linear")) : Tensor(),
-                                    dw ? matmul(dy.t(), x.get("linear")) : Tensor()};
-                  if (has_bias) gradients.push_back(db ? sum_to_shape(dy, {dy.size(1)}) : Tensor());
-                  return gradients;
-                })
-      .reshape(shape);
+  const auto gradient = [x = Saved(dw ? flat : Tensor()), w = Saved(dx ? weight : Tensor()), dx, dw, db,
+                         has_bias = bias.defined()](const Tensor& dy) {
+    Tensors gradients{dx ? matmul(dy, w.get("linear")) : Tensor(), dw ? matmul(dy.t(), x.get("linear")) : Tensor()};
+    if (has_bias) gradients.push_back(db ? sum_to_shape(dy, {dy.size(1)}) : Tensor());
+    return gradients;
+  };
+  return detail::record_activated("linear", y, inputs, gradient, activation).reshape(shape);
 }
 
 }  // namespace halfgrad

@@ -1,6 +1,7 @@
 #pragma once
 // Matrix products. f16 is multiplied and summed in f32 and rounded once.
 
+#include "engine/activation.h"
 #include "engine/tensor.h"
 
 namespace halfgrad {
@@ -10,8 +11,8 @@ namespace halfgrad {
 /// (two vectors: the dot product, rank 0). Both must have the same float dtype.
 Tensor matmul(const Tensor& a, const Tensor& b);
 
-/// x [..., in] * weight [out, in]^T + bias [out]: [..., out]. bias may be undefined. All have the same float
+/// activation(x [..., in] * weight [out, in]^T + bias [out]): [..., out]. bias may be undefined. All have the same float
 /// dtype.
-Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, Activation activation = Activation::none);
 
 }  // namespace halfgrad

@@ -80,19 +80,22 @@ struct BatchNormGradient {
   DType bias_dtype;
   double eps;
 
-  Tensors operator()(const Tensor& dy) const {
+  // y is the result if it ended with relu, else undefined.
+  Tensors operator()(const Tensor& dy, const Tensor& y) const {
     const Tensor& input = x.get("batch_norm");
     const Tensor w = has_weight ? weight.get("batch_norm") : Tensor();
-    return grad_enabled() ? composed(dy, input, w) : fused(dy, input, w);
+    if (!grad_enabled()) return fused(dy, y, input, w);
+    return composed(y.defined() ? detail::relu_gradient(dy, y) : dy, input, w);
   }
 
-  Tensors fused(const Tensor& dy_in_any_order, const Tensor& input, const Tensor& w) const {
+  Tensors fused(const Tensor& dy_in_any_order, const Tensor& y, const Tensor& input, const Tensor& w) const {
     const Tensor dy = in_order_of(dy_in_any_order, input);
     const Tensor dx = gradient_like(input, need_x), dw = gradient_like(w, need_weight);
     const Tensor db = need_bias ? empty(mean.shape(), bias_dtype, input.device()) : Tensor();
     backend_for(input.device())
         .batch_norm_backward(dx.defined() ? *channels_view(dx) : View{}, view_of(dw), view_of(db), *channels_view(dy),
-                             *channels_view(input), mean.view_of_data(), rstd.view_of_data(), view_of(w), training);
+                             y.defined() ? *channels_view(y) : View{}, *channels_view(input), mean.view_of_data(),
+                             rstd.view_of_data(), view_of(w), training);
     return {dx, dw, db};
   }
 
@@ -131,7 +134,7 @@ void update_running(Tensor running_mean, Tensor running_var, const Tensor& mean,
 }  // namespace
 
 Tensor batch_norm(const Tensor& input, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
-                  const Tensor& running_var, bool training, double momentum, double eps) {
+                  const Tensor& running_var, bool training, double momentum, double eps, Activation activation) {
   check_input(input, "batch_norm");
   check(input.rank() >= 2, "batch_norm: the input has shape {}, expected [N, C, ...]", input.shape());
   const std::int64_t channels = input.size(1);
@@ -158,7 +161,7 @@ Tensor batch_norm(const Tensor& input, const Tensor& weight, const Tensor& bias,
     rstd = empty({channels}, compute, x.device());
     backend_for(x.device())
         .batch_norm(*channels_view(y), mean.view_of_data(), rstd.view_of_data(), *channels_view(x), view_of(weight),
-                    view_of(bias), eps);
+                    view_of(bias), eps, activation);
     if (training && running_mean.defined()) update_running(running_mean, running_var, mean, rstd, eps, count, momentum);
   } else {
     NoGrad guard;
@@ -166,7 +169,7 @@ Tensor batch_norm(const Tensor& input, const Tensor& weight, const Tensor& bias,
     rstd = rsqrt(running_var.to(compute) + eps);
     backend_for(x.device())
         .normalize_channels(*channels_view(y), *channels_view(x), mean.view_of_data(), rstd.view_of_data(),
-                            view_of(weight), view_of(bias));
+                            view_of(weight), view_of(bias), activation);
   }
 
   BatchNormGradient gradient{Saved(x),
@@ -187,6 +190,9 @@ Tensor batch_norm(const Tensor& input, const Tensor& weight, const Tensor& bias,
   for (std::int64_t d = 0; d < x.rank(); ++d)
     if (d != 1) gradient.dims.push_back(d);
   if (bias.defined()) gradient.bias_dtype = bias.dtype();
+  if (activation == Activation::none)
+    return record("batch_norm", y, {x, weight, bias},
+                  [gradient = std::move(gradient)](const Tensor& dy) { return gradient(dy, {}); });
   return record("batch_norm", y, {x, weight, bias}, std::move(gradient));
 }
 

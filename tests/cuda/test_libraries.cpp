@@ -2,7 +2,9 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
 #include <cmath>
+#include <limits>
 #include <thread>
 
 #include "engine/autograd.h"
@@ -68,18 +70,39 @@ TEST_CASE("a product reads any strides and writes any strides") {
       for (const Shape& b_order : two)
         for (const Shape& c_order : orders)
           for (std::int64_t step : {1, 2})
-            for (int bias_step : {0, 1, 3}) {
+            for (int form : {0, 1, 2, 3, 4, 5}) {
+              const int bias_step = std::array{0, 1, 3}[static_cast<std::size_t>(form % 3)];
+              const Activation activation = form < 3 ? Activation::none : Activation::relu;
               const Tensor a = lay_out({B, M, K}, a_order, step).to(dtype),
                            b = lay_out({B, K, N}, b_order, 1).to(dtype);
               const Tensor c = lay_out({B, M, N}, c_order, step).to(dtype);
               const Tensor row = halves({N * std::max(bias_step, 1)}, 7, dtype).to(gpu);
               const Tensor bias = bias_step > 0 ? row.slice(0, 0, row.size(0), bias_step) : Tensor();
               backend_for(gpu).gemm(c.view_of_data(), a.view_of_data(), b.view_of_data(),
-                                    bias.defined() ? bias.view_of_data() : View{});
+                                    bias.defined() ? bias.view_of_data() : View{}, activation);
               Tensor expected = matmul(a.to(Device::cpu()), b.to(Device::cpu()));
               if (bias.defined()) expected = expected + bias.to(Device::cpu());
+              if (activation == Activation::relu) expected = relu(expected);
               CHECK(values(c) == values(expected));
             }
+}
+
+TEST_CASE("an activation in a library's call is that of the op: 0 for what is negative, and NaN stays NaN") {
+  const double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
+  for (DType dtype : {f16, f32, f64}) {
+    // One product for each row, with 1.
+    const Tensor x = from_vector(std::vector<double>{-inf, -2, 0, 3, inf, nan}, {6, 1}).to(dtype).to(gpu);
+    const Tensor one = ones({1, 1}, dtype, gpu), images = x.reshape({6, 1, 1, 1}),
+                 filter = ones({1, 1, 1, 1}, dtype, gpu);
+    for (const Tensor& bias : {Tensor(), zeros({1}, dtype, gpu)}) {
+      const auto of_linear = linear(x, one, bias, Activation::relu).to(f64).to_vector<double>();
+      const auto of_conv2d = conv2d(images, filter, bias, {}, Activation::relu).to(f64).to_vector<double>();
+      for (const std::vector<double>& y : {of_linear, of_conv2d}) {
+        CHECK(std::vector(y.begin(), y.begin() + 5) == std::vector<double>{0, 0, 0, 3, inf});
+        CHECK(std::isnan(y[5]));
+      }
+    }
+  }
 }
 
 TEST_CASE("matrices that cuBLAS can address are not copied") {
@@ -159,8 +182,8 @@ TEST_CASE("batch normalisation over many positions and channels, with a mean tha
                          db = with_parameters ? empty_like(b) : Tensor();
             Backend& backend = backend_for(device);
             backend.batch_norm(view(y), mean.view_of_data(), rstd.view_of_data(), view(input), view_or(w), view_or(b),
-                               1e-5);
-            backend.batch_norm_backward(view(dx), view_or(dw), view_or(db), view(gradient), view(input),
+                               1e-5, Activation::none);
+            backend.batch_norm_backward(view(dx), view_or(dw), view_or(db), view(gradient), {}, view(input),
                                         mean.view_of_data(), rstd.view_of_data(), view_or(w), true);
             return Tensors{y, mean, rstd, dx, dw, db};
           };

@@ -1,4 +1,4 @@
-// cuBLASLt, as far as products with a bias need it. An algorithm remembers what it was promised (how operands are aligned) and
+// cuBLASLt, as far as products with a bias or relu need it. An algorithm remembers what it was promised (how operands are aligned) and
 // what it needs (working memory), and is refused where that does not hold. There is none for f64, so that what is done then
 // is tested, too.
 
@@ -21,6 +21,9 @@ struct Operation {
   cudaDataType_t bias_type = CUDA_R_32F;
   const void* bias = nullptr;
   cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
+
+  bool has_bias() const { return epilogue == CUBLASLT_EPILOGUE_BIAS || epilogue == CUBLASLT_EPILOGUE_RELU_BIAS; }
+  bool has_relu() const { return epilogue == CUBLASLT_EPILOGUE_RELU || epilogue == CUBLASLT_EPILOGUE_RELU_BIAS; }
 };
 struct Layout {
   cudaDataType_t type = CUDA_R_32F;
@@ -74,7 +77,8 @@ Number number_of(cudaDataType_t type) { return type == CUDA_R_16F ? Number::half
 
 bool is_possible(const Operation& operation, const Layout& a, const Layout& b, const Layout& c) {
   return (a.type == CUDA_R_16F || a.type == CUDA_R_32F) && a.type == b.type && a.type == c.type &&
-         a.type == operation.bias_type && operation.epilogue == CUBLASLT_EPILOGUE_BIAS &&
+         (!operation.has_bias() || a.type == operation.bias_type) &&
+         (operation.has_bias() || operation.has_relu() || operation.epilogue == CUBLASLT_EPILOGUE_DEFAULT) &&
          (operation.compute == CUBLAS_COMPUTE_32F ||
           (operation.compute == CUBLAS_COMPUTE_32F_FAST_TF32 && a.type == CUDA_R_32F));
 }
@@ -99,7 +103,8 @@ ColumnProduct product_of(const Operation& operation, const void* a, const Layout
           matrices(a, a_layout, operation.a_op),
           matrices(b, b_layout, operation.b_op),
           matrices(c, c_layout, CUBLAS_OP_N),
-          operation.bias};
+          operation.has_bias() ? operation.bias : nullptr,
+          operation.has_relu()};
 }
 
 }  // namespace
@@ -218,7 +223,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
   Algorithm algorithm;
   algorithm.workspace = its.workspace < kWanted ? 0 : kWanted;
   std::memcpy(algorithm.alignment, its.alignment, sizeof algorithm.alignment);
-  algorithm.bias_alignment = alignment_of(of(operation).bias);
+  if (of(operation).has_bias()) algorithm.bias_alignment = alignment_of(of(operation).bias);
   results[0] = {};
   std::memcpy(&results[0].algo, &algorithm, sizeof algorithm);
   results[0].workspaceSize = algorithm.workspace;
@@ -242,7 +247,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
   const void* const operands[] = {a, b, c, d};
   for (int i = 0; i < 4; ++i)
     if (alignment_of(operands[i]) < algorithm.alignment[i]) return CUBLAS_STATUS_INVALID_VALUE;
-  if (!product.fits() || !its.bias || alignment_of(its.bias) < algorithm.bias_alignment ||
+  if (!product.fits() || (its.has_bias() && (!its.bias || alignment_of(its.bias) < algorithm.bias_alignment)) ||
       workspace_bytes < algorithm.workspace || reinterpret_cast<std::uintptr_t>(workspace) % 16 != 0)
     return CUBLAS_STATUS_INVALID_VALUE;
   product.check_operands("cublasLtMatmul");

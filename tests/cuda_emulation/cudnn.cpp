@@ -106,9 +106,10 @@ cudnnStatus_t ask_for_workspace(Pass pass, const Convolution& c, int algorithm, 
 
 struct Operands {
   const void *x, *w, *y, *bias;
+  bool relu = false, relu_passes_nan = false;
 };
 
-// result = alpha (convolution + bias) + beta result
+// result = alpha activation(convolution + bias) + beta result
 cudnnStatus_t convolve(const char* call, cudnnHandle_t handle, Pass pass, const Convolution& c, const Operands& o,
                        int algorithm, void* workspace, std::size_t bytes, const Blend& blend) {
   cudaStream_t const stream = dnn_handles().checked(handle).stream;
@@ -140,6 +141,7 @@ cudnnStatus_t convolve(const char* call, cudnnHandle_t handle, Pass pass, const 
         const std::int64_t at = result.at(n, k, i, j);
         C sum = sums[static_cast<std::size_t>(at)];
         if (o.bias) sum += read<C>(number, o.bias, k);
+        if (o.relu && (sum < 0 || (sum != sum && !o.relu_passes_nan))) sum = 0;
         blend(number, to, at, sum);
       });
     });
@@ -270,9 +272,11 @@ cudnnStatus_t cudnnCreateActivationDescriptor(cudnnActivationDescriptor_t* activ
   return CUDNN_STATUS_SUCCESS;
 }
 cudnnStatus_t cudnnSetActivationDescriptor(cudnnActivationDescriptor_t activation, cudnnActivationMode_t mode,
-                                           cudnnNanPropagation_t, double) {
+                                           cudnnNanPropagation_t nan, double) {
   const std::lock_guard lock(everything());
-  activations().checked(activation).mode = mode;
+  cudnnActivationStruct& its = activations().checked(activation);
+  its.mode = mode;
+  its.nan = nan;
   return CUDNN_STATUS_SUCCESS;
 }
 
@@ -329,11 +333,14 @@ cudnnStatus_t cudnnConvolutionBiasActivationForward(
   const Convolution c = convolution_of(x_its, w_its, how, y_its);
   const Tensor4& its = tensors().checked(bias_its);
   if (its.size != std::array<int, 4>{1, c.y.size[1], 1, 1} || its.type != c.y.type) return CUDNN_STATUS_BAD_PARAM;
-  if (activations().checked(activation).mode != CUDNN_ACTIVATION_IDENTITY || c.how.groups > 1 ||
+  const cudnnActivationStruct& last = activations().checked(activation);
+  const bool relu = last.mode == CUDNN_ACTIVATION_RELU;
+  if ((!relu && last.mode != CUDNN_ACTIVATION_IDENTITY) || c.how.groups > 1 ||
       algorithm != CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM)
     return CUDNN_STATUS_NOT_SUPPORTED;
-  return convolve("cudnnConvolutionBiasActivationForward", handle, Pass::forward, c, {x, w, y, bias}, algorithm,
-                  workspace, bytes, Blend(c.y.number(), alpha1, alpha2));
+  return convolve("cudnnConvolutionBiasActivationForward", handle, Pass::forward, c,
+                  {x, w, y, bias, relu, last.nan == CUDNN_PROPAGATE_NAN}, algorithm, workspace, bytes,
+                  Blend(c.y.number(), alpha1, alpha2));
 }
 
 cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t handle, const void* alpha, const cudnnFilterDescriptor_t w_its,

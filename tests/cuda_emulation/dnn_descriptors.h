@@ -47,6 +47,7 @@ struct cudnnConvolutionStruct {
 };
 struct cudnnActivationStruct {
   cudnnActivationMode_t mode = CUDNN_ACTIVATION_SIGMOID;
+  cudnnNanPropagation_t nan = CUDNN_NOT_PROPAGATE_NAN;
 };
 struct cudnnPoolingStruct {
   cudnnPoolingMode_t mode = CUDNN_POOLING_MAX;

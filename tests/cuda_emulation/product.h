@@ -21,12 +21,13 @@ struct ColumnMatrices {
   }
 };
 
-/// c = op(a) op(b), a [m, k], b [k, n], with bias [m] or without.
+/// c = op(a) op(b), a [m, k], b [k, n], with bias [m] or without, and relu behind it or not.
 struct ColumnProduct {
   Number type;
   std::int64_t m, n, k, count;
   ColumnMatrices a, b, c;
   const void* bias = nullptr;
+  bool relu = false;
 
   bool fits() const {
     return m >= 0 && n >= 0 && k >= 0 && count >= 0 && a.fits(m, k) && b.fits(k, n) && c.fits(m, n) && !c.transposed;
@@ -47,6 +48,7 @@ struct ColumnProduct {
             for (std::int64_t p = 0; p < k; ++p)
               sum += read<C>(type, a.data, a.at(item, i, p)) * read<C>(type, b.data, b.at(item, p, j));
             if (bias) sum += read<C>(type, bias, i);
+            if (relu && sum < 0) sum = 0;
             blend(type, const_cast<void*>(c.data), c.at(item, i, j), sum);
           }
     });

@@ -65,7 +65,7 @@ void check_product(DType dtype, std::int64_t batch, std::int64_t m, std::int64_t
   a.fill(1);
   b.fill(2);
   bias.fill(3);
-  cpu::gemm(c.view, a.view, b.view, with_bias ? bias.view : View());
+  cpu::gemm(c.view, a.view, b.view, with_bias ? bias.view : View(), Activation::none);
   INFO(name_of(dtype), " ", batch, " x ", m, " x ", n, " x ", k, ", layout ", &layout - kLayouts, ", bias ", with_bias);
   CHECK(worst_error(c, a, b, with_bias ? &bias : nullptr) <= 1);
   CHECK(c.gaps_untouched());
@@ -127,7 +127,7 @@ TEST_CASE("gemm: operands shared by the batch") {
               array->view.shape[0] = 6;
               array->view.strides[0] = 0;
             }
-          cpu::gemm(c.view, a.view, b.view, View());
+          cpu::gemm(c.view, a.view, b.view, View(), Activation::none);
           CHECK(worst_error(c, a, b, nullptr) <= 1);
         }
 }
@@ -155,7 +155,7 @@ TEST_CASE("gemm: a bias that is one number for all columns, or every other numbe
       bias.fill(3);
       bias.view.shape = {40};
       bias.view.strides = {stride};
-      cpu::gemm(c.view, a.view, b.view, bias.view);
+      cpu::gemm(c.view, a.view, b.view, bias.view, Activation::none);
       CHECK(worst_error(c, a, b, &bias) <= 1);
     }
 }
@@ -165,10 +165,10 @@ TEST_CASE("gemm: f16 sums do not overflow on the way, only at the end") {
     Array a(f16, {1, 20, 64}), b(f16, {1, 64, 40}), c(f16, {1, 20, 40});
     a.for_each([&](std::int64_t i) { a.set(i, i % 2 == 0 ? 240 : -240); });
     b.for_each([&](std::int64_t i) { b.set(i, 240); });
-    cpu::gemm(c.view, a.view, b.view, View());
+    cpu::gemm(c.view, a.view, b.view, View(), Activation::none);
     c.for_each([&](std::int64_t i) { REQUIRE(c.get(i) == 0); });
     a.for_each([&](std::int64_t i) { a.set(i, 240); });
-    cpu::gemm(c.view, a.view, b.view, View());
+    cpu::gemm(c.view, a.view, b.view, View(), Activation::none);
     c.for_each([&](std::int64_t i) { REQUIRE(c.get(i) == HUGE_VAL); });
   });
 }
@@ -181,7 +181,7 @@ TEST_CASE("gemm: NaN and infinity come through, also next to padding") {
       b.fill(2);
       a.set(3 * 7 + 2, NAN);
       b.set(4 * 33 + 32, HUGE_VAL);
-      cpu::gemm(c.view, a.view, b.view, View());
+      cpu::gemm(c.view, a.view, b.view, View(), Activation::none);
       for (std::int64_t i = 0; i < 15; ++i)
         for (std::int64_t j = 0; j < 33; ++j) {
           const double x = c.get(i * 33 + j);
@@ -208,10 +208,10 @@ TEST_CASE("gemm: the same bits with any number of threads") {
           b.fill(2);
           Array one(dtype, {size[0], size[1], size[2]}), other(one);
           cpu::set_num_threads(1);
-          cpu::gemm(one.view, a.view, b.view, View());
+          cpu::gemm(one.view, a.view, b.view, View(), Activation::none);
           for (int threads : {2, 3}) {
             cpu::set_num_threads(threads);
-            cpu::gemm(other.view, a.view, b.view, View());
+            cpu::gemm(other.view, a.view, b.view, View(), Activation::none);
             CHECK(one.same_bits(other));
           }
         }

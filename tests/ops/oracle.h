@@ -135,6 +135,8 @@ struct Array {
 };
 using Arrays = std::vector<Array>;
 
+/// 0 for what is not positive.
+Array relu(Array y);
 /// All indices of an array of this shape, in row-major order.
 std::vector<Shape> indices(const Shape& shape);
 /// `index` with another entry at dim.

@@ -10,6 +10,12 @@ std::int64_t Array::offset(const Shape& index) const {
   return at;
 }
 
+Array relu(Array y) {
+  for (Num& v : y.values)
+    if (v.value <= 0) v = Num(0);
+  return y;
+}
+
 std::vector<Shape> indices(const Shape& shape) {
   std::vector<Shape> all;
   Shape index(shape.size(), 0);

@@ -61,6 +61,7 @@ Tensor running_statistic(std::int64_t channels, double low, std::uint64_t seed) 
 struct BatchNorm {
   bool training;
   double momentum = 0.1, eps = 1e-5;
+  Activation activation = Activation::none;
   Tensor mean = {}, variance = {};  // the running statistics; f64
 
   // y, and the running statistics afterwards. They have f32 for an f16 x, as in mixed precision.
@@ -68,7 +69,7 @@ struct BatchNorm {
     const DType dtype = compute_dtype(x[0].dtype());
     const Device device = x[0].device();
     const Tensor m = mean.to(dtype).to(device).clone(), v = variance.to(dtype).to(device).clone();
-    const Tensor y = batch_norm(x[0], x[1], x[2], m, v, training, momentum, eps);
+    const Tensor y = batch_norm(x[0], x[1], x[2], m, v, training, momentum, eps, activation);
     return {y, m, v};
   }
 
@@ -98,7 +99,7 @@ struct BatchNorm {
       m[{c}] = m[{c}] + share * (batch.mean - m[{c}]);
       v[{c}] = v[{c}] + share * (batch.variance * oracle::rounded_constant(n / (n - 1)) - v[{c}]);
     }
-    return {y, m, v};
+    return {activation == Activation::relu ? oracle::relu(y) : y, m, v};
   }
 };
 
@@ -108,7 +109,13 @@ void register_batch_norm(Entries& entries) {
     const std::int64_t c = shape[1];
     norm.mean = running_statistic(c, -0.5, 4);
     norm.variance = running_statistic(c, 0.5, 5);
-    const Tensors inputs = {uniform(shape, -2, 2, 1), uniform({c}, 0.5, 2, 2), uniform({c}, -2, 2, 3)};
+    Tensors inputs = {uniform(shape, -2, 2, 1), uniform({c}, 0.5, 2, 2), uniform({c}, -2, 2, 3)};
+    if (norm.activation != Activation::none) {
+      // About 2 and -2 in turn, so that no result is so near 0 that rounding could change its sign.
+      const Tensor turn = arange(shape.numel()).reshape(shape).to(f64);
+      inputs[0] = inputs[0] / 8 + 2 - 4 * (turn - 2 * floor(turn / 2));
+      inputs[2] = inputs[2] / 16;
+    }
     const auto y_of = [norm](const Tensors& x) { return norm.run(x)[0]; };
     const auto expected_y = [norm](const Arrays& x) { return norm.expected(x)[0]; };
     entry.add(what, inputs, y_of, expected_y).repeats = false;
@@ -129,6 +136,8 @@ void register_batch_norm(Entries& entries) {
     on("sequences, " + mode, {2, 3, 4}, {training, 0.3, 1e-3});
     on("more channels than a vector, " + mode, {2, 35, 3, 3}, {training});
     on("no images, " + mode, {0, 3, 2, 2}, {training});
+    for (const Shape& shape : {Shape{3, 2, 2, 3}, Shape{6, 3}, Shape{2, 35, 4, 3}, Shape{0, 3, 2, 2}})
+      on(fmt::format("{} with relu, {}", shape, mode), shape, {.training = training, .activation = Activation::relu});
   }
   entry
       .add(

@@ -1,3 +1,4 @@
+#include "engine/ops/elementwise.h"
 #include "engine/ops/matmul.h"
 #include "tests/ops/registry.h"
 
@@ -110,6 +111,27 @@ void register_products(std::vector<Entry>& entries) {
   on({3, 0}, 2, true);
   on({1, 1}, 1, true);
   on({34, 67}, 19, true);
+  // Sums of whole numbers, and a half: none is so near 0 that rounding could change its sign.
+  const auto with_relu = [&](const Shape& x, std::int64_t out) {
+    const Tensor bias = integers({out}, -9, 9, 6).to(f64) + 0.5;
+    layer.add(
+        fmt::format("{} to {} with relu", x.str(), out),
+        {integers(x, -2, 3, 4).to(f64), integers({out, x.back()}, -2, 3, 5).to(f64), bias},
+        [](const Tensors& x) { return linear(x[0], x[1], x[2], Activation::relu); },
+        [](const Arrays& x) { return oracle::relu(linear_oracle(x)); });
+  };
+  with_relu({3, 5}, 4);
+  with_relu({2, 3, 4}, 2);
+  with_relu({0, 5}, 4);
+  with_relu({3, 0}, 4);
+  with_relu({1, 1}, 1);
+  with_relu({34, 67}, 19);
+  with_relu({5}, 3);
+  with_relu({40, 33}, 64);
+  layer.add(
+      "with relu, without bias", {full({2, 3}, 1.5), integers({4, 3}, 0, 2, 7).to(f64) * 2 - 1},
+      [](const Tensors& x) { return linear(x[0], x[1], {}, Activation::relu); },
+      [](const Arrays& x) { return oracle::relu(linear_oracle(x)); });
   layer.error("sizes that do not fit", [] { linear(ones({2, 3}), ones({4, 2})); });
   layer.error("a bias of another size", [] { linear(ones({2, 3}), ones({4, 3}), ones({3})); });
   layer.error("mixed dtypes", [] { linear(ones({2, 3}, f16), ones({4, 3})); });

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "engine/ops/conv.h"
+#include "engine/ops/elementwise.h"
 #include "engine/ops/pool.h"
 #include "tests/ops/registry.h"
 
@@ -159,6 +160,19 @@ void register_convolutions(std::vector<Entry>& entries) {
         c.name, {x, w, bias}, [c](const Tensors& x) { return conv2d(x[0], x[1], x[2], c.options); },
         [c](const Arrays& x) { return convolved(x, c.options); });
   }
+  for (const ConvCase& c : conv_cases()) {
+    // Sums of whole numbers, and a half: none is so near 0 that rounding could change its sign.
+    const Tensor x = integers(c.x, -2, 3, 4).to(f64), w = integers(c.weight, -2, 3, 5).to(f64);
+    const Tensor bias = integers({c.weight[0]}, -9, 9, 6).to(f64) + 0.5;
+    conv.add(
+        std::string(c.name) + ", with relu", {x, w, bias},
+        [c](const Tensors& x) { return conv2d(x[0], x[1], x[2], c.options, Activation::relu); },
+        [c](const Arrays& x) { return oracle::relu(convolved(x, c.options)); });
+  }
+  conv.add(
+      "with relu, without bias", {full({2, 3, 4, 4}, 0.5), integers({4, 3, 1, 1}, 0, 2, 7).to(f64) * 2 - 1},
+      [](const Tensors& x) { return conv2d(x[0], x[1], {}, {}, Activation::relu); },
+      [](const Arrays& x) { return oracle::relu(convolved(x, {})); });
   conv.add(
       "without bias", {uniform({1, 2, 3, 3}, -2, 2, 1), uniform({2, 2, 2, 2}, -2, 2, 2)},
       [](const Tensors& x) { return conv2d(x[0], x[1]); }, [](const Arrays& x) { return convolved(x, {}); });

@@ -146,11 +146,15 @@ TEST_CASE("an undefined input gives an Error or is optional, and never crashes")
 namespace {
 
 // The functions that are declared at this indentation: `Tensor name(` or `Tensors name(` at the start of a
-// line.
+// line. What lies in a namespace `detail` is no op, but a part of ops.
 std::set<std::string> declared_in(const std::string& text, const std::string& indentation = "") {
   std::set<std::string> names;
   std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);)
+  bool in_detail = false;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("namespace")) in_detail = line.find("detail {") != std::string::npos;
+    if (line.starts_with("}  // namespace")) in_detail = false;
+    if (in_detail) continue;
     for (const std::string type : {"Tensor ", "Tensors "}) {
       if (!line.starts_with(indentation + type)) continue;
       const std::string rest = line.substr(indentation.size() + type.size());
@@ -159,6 +163,7 @@ std::set<std::string> declared_in(const std::string& text, const std::string& in
       const std::string name(rest.begin(), end);
       if (!name.empty() && end != rest.end() && *end == '(' && !name.starts_with("operator")) names.insert(name);
     }
+  }
   return names;
 }
 
@@ -201,4 +206,6 @@ TEST_CASE("a declaration is found wherever it would add an op") {
         std::set<std::string>{"added", "two"});
   CHECK(
       declared_in("inline Tensor operator+(const Tensor& a);\nvoid add_in_place(Tensor& x);\n// Tensor no(\n").empty());
+  CHECK(declared_in("Tensor a(int);\nnamespace detail {\nTensor b(int);\n}  // namespace detail\nTensor c(int);\n") ==
+        std::set<std::string>{"a", "c"});
 }

@@ -96,6 +96,16 @@ void add_to(float* sums, const float* more, std::int64_t count) {
   }
 }
 
+// sums += bias, if there is one, but at least `lowest`
+void finish(float* sums, const float* bias, float lowest, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; i += kLanes) {
+    const std::int64_t width = minimum(kLanes, count - i);
+    vfloat sum = load_n(sums + i, width);
+    if (bias != nullptr) sum += load_n(bias + i, width);
+    store_n(sums + i, at_least(sum, lowest), width);
+  }
+}
+
 template <class T>
 void store_image(const StoreArgs<T>& p) {
   std::int64_t rows = p.rows, columns = p.columns;
@@ -107,8 +117,8 @@ void store_image(const StoreArgs<T>& p) {
   for (std::int64_t i = 0; i < rows; ++i) {
     float* sums = p.sums + i * p.sums_row;
     T* y = p.y + i * p.row;
-    if (p.bias != nullptr)
-      for (std::int64_t j = 0; j < columns; ++j) add_to(sums + j * p.sums_column, p.bias, p.channels);
+    if (p.bias != nullptr || p.lowest >= 0)
+      for (std::int64_t j = 0; j < columns; ++j) finish(sums + j * p.sums_column, p.bias, p.lowest, p.channels);
     if (p.column == 1 && (p.channel != 1 || p.channels == 1)) {
       transpose_matrix(y, p.channel, sums, p.sums_column, columns, p.channels);
     } else if (p.channel == 1) {

@@ -51,7 +51,7 @@ struct CorrelateArgs {
   std::ptrdiff_t sums_image, sums_row, sums_column;
 };
 
-/// Writes y[c][i][j] = sums[i][j][c] + bias[c] for one image. Uses sums as its workspace.
+/// Writes y[c][i][j] = sums[i][j][c] + bias[c], or `lowest` if that is more, for one image. Uses sums as its workspace.
 template <class T>
 struct StoreArgs {
   float* sums;
@@ -60,6 +60,7 @@ struct StoreArgs {
   std::ptrdiff_t channel, row, column;  // strides
   std::int64_t channels, rows, columns;
   const float* bias;  // null if there is none
+  float lowest;
 };
 
 /// The shares that a row of dy has in dx: share s of pixel j, the sum over channels of dy times weight, is added to

@@ -7,33 +7,36 @@
 namespace halfgrad::cpu::HALFGRAD_ISA {
 namespace {
 
-// Rounds sums[j] + bias_at(j, n) to T and writes them to c[j], for all columns; n lanes of the bias are used.
+// Rounds add_bias(sums[j], j, n), or `lowest` if that is more, to T and writes it to c[j], for all columns; n lanes of the
+// bias are used.
 template <class T, class Bias>
-HALFGRAD_INLINE void finish_row(T* c, const float* sums, std::int64_t columns, const Bias& bias_at) {
+HALFGRAD_INLINE void finish_row(T* c, const float* sums, std::int64_t columns, float lowest, const Bias& add_bias) {
   std::int64_t j = 0;
-  for (; j + kLanes <= columns; j += kLanes) store(c + j, bias_at(load(sums + j), j, kLanes));
-  if (j < columns) store_n(c + j, bias_at(load(sums + j), j, columns - j), columns - j);
+  for (; j + kLanes <= columns; j += kLanes) store(c + j, at_least(add_bias(load(sums + j), j, kLanes), lowest));
+  if (j < columns) store_n(c + j, at_least(add_bias(load(sums + j), j, columns - j), lowest), columns - j);
 }
 
-// Adds the bias to finished sums, rounds them to T and writes them to c, where they begin at (i0, j0).
+// Adds the bias to finished sums, applies the activation, rounds them to T and writes them to c, where they begin at
+// (i0, j0).
 template <class T>
 void finish_tile(const GemmProblem<T>& p, const float* sums, std::ptrdiff_t sums_row, std::int64_t i0, std::int64_t j0,
                  std::int64_t rows, std::int64_t columns) {
   // The strides are copied into variables, or else every store would make the compiler read them again.
   const std::ptrdiff_t c_row = p.c_row, c_col = p.c_col, bias_row = p.bias_row, bias_col = p.bias_col;
+  const float lowest = p.lowest;
   T* c = p.c + i0 * c_row + j0 * c_col;
   const T* bias = p.bias == nullptr ? nullptr : p.bias + i0 * bias_row + j0 * bias_col;
   for (std::int64_t i = 0; i < rows; ++i, c += c_row, sums += sums_row) {
     const T* from = bias == nullptr ? nullptr : bias + i * bias_row;
     if (c_col == 1 && bias == nullptr) {
-      finish_row(c, sums, columns, [](vfloat sum, std::int64_t, std::int64_t) HALFGRAD_LAMBDA { return sum; });
+      finish_row(c, sums, columns, lowest, [](vfloat sum, std::int64_t, std::int64_t) HALFGRAD_LAMBDA { return sum; });
     } else if (c_col == 1 && bias_col == 1) {
-      finish_row(c, sums, columns, [=](vfloat sum, std::int64_t j, std::int64_t n) HALFGRAD_LAMBDA {
+      finish_row(c, sums, columns, lowest, [=](vfloat sum, std::int64_t j, std::int64_t n) HALFGRAD_LAMBDA {
         return sum + (n == kLanes ? load(from + j) : load_n(from + j, n));
       });
     } else {
       for (std::int64_t j = 0; j < columns; ++j)
-        convert(bias == nullptr ? sums[j] : sums[j] + to_float(from[j * bias_col]), c[j * c_col]);
+        convert(at_least(bias == nullptr ? sums[j] : sums[j] + to_float(from[j * bias_col]), lowest), c[j * c_col]);
     }
   }
 }
@@ -100,11 +103,11 @@ class Block {
     }
   }
 
-  // Sums go straight to c if they may be stored there as they are. Otherwise to `sums`: all of the block's if
+  // Sums go straight to c if they are stored there as they are. Otherwise to `sums`: all of the block's if
   // there are several passes, else those of one tile, which is finished right away.
   void run_and_store(Tile& tile, std::int64_t i, std::int64_t j, std::int64_t rows, std::int64_t columns, bool last) {
     if constexpr (kIsFloat) {
-      if (p.c_col == 1 && p.bias == nullptr && columns % kLanes == 0) {
+      if (p.c_col == 1 && p.bias == nullptr && p.lowest < 0 && columns % kLanes == 0) {
         tile.c = p.c + i * p.c_row + j;
         tile.c_row = p.c_row;
         run_tile(rows, columns, tile);

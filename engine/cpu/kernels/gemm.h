@@ -8,6 +8,7 @@ namespace halfgrad::cpu {
 
 /// c = a x b + bias for one pair of matrices: a is m x k, b is k x n, c is m x n. Element (i, j) of a lies at
 /// a + i*a_row + j*a_col, and so on; that of the bias (none if it is null) at bias + i*bias_row + j*bias_col.
+/// Results less than `lowest` become that.
 /// T is float, or std::uint16_t for the bits of halves.
 template <class T>
 struct GemmProblem {
@@ -20,6 +21,7 @@ struct GemmProblem {
   std::ptrdiff_t c_row, c_col;
   const T* bias;
   std::ptrdiff_t bias_row, bias_col;
+  float lowest;
 };
 
 // What is worked on at a time. A task is a block of c of at most kGemmBlockRows x kGemmBlockColumns. Of its

@@ -137,7 +137,7 @@ void moments(double* out, const void* x, std::int64_t width, std::int64_t length
   walk<T>(width, channels_dense(s), positions_dense(s), Moments<T>{out, static_cast<const T*>(x), width, length, s});
 }
 
-// --- y = (x - mean) * scale + shift ----------------------------------------------------------------------------------
+// --- y = (x - mean) * scale + shift, at least `lowest` ----------------------------------------------------------------------------------
 
 template <class T>
 struct Normalize {
@@ -148,6 +148,7 @@ struct Normalize {
   std::int64_t length;
   TileStrides ys, xs;
   const N *mean, *scale, *shift;
+  N lowest;
 
   template <int kVectors>
   HALFGRAD_INLINE void columns(std::int64_t w, std::int64_t k) const {
@@ -157,7 +158,8 @@ struct Normalize {
     });
     for (std::int64_t i = 0; i < length; ++i)
       for_vectors<T, kVectors>(k, [&](auto v, std::int64_t at, std::int64_t n) HALFGRAD_LAMBDA {
-        store_n(y + w + at + i * ys.length, fma(load_n(x + w + at + i * xs.length, n) - m[v], a[v], b[v]), n);
+        const V z = fma(load_n(x + w + at + i * xs.length, n) - m[v], a[v], b[v]);
+        store_n(y + w + at + i * ys.length, at_least(z, lowest), n);
       });
   }
   HALFGRAD_INLINE void row(std::int64_t w) const {
@@ -165,35 +167,63 @@ struct Normalize {
     const T* from = x + w * xs.width;
     T* to = y + w * ys.width;
     std::int64_t i = 0;
-    for (; i + lanes_of<T> <= length; i += lanes_of<T>) store(to + i, fma(load(from + i) - m, a, b));
-    if (i < length) store_n(to + i, fma(load_n(from + i, length - i) - m, a, b), length - i);
+    for (; i + lanes_of<T> <= length; i += lanes_of<T>) store(to + i, at_least(fma(load(from + i) - m, a, b), lowest));
+    if (i < length) store_n(to + i, at_least(fma(load_n(from + i, length - i) - m, a, b), lowest), length - i);
   }
   void scalar(std::int64_t w) const {
     for (std::int64_t i = 0; i < length; ++i)
       assign(y[w * ys.width + i * ys.length],
-             (number(x[w * xs.width + i * xs.length]) - mean[w]) * scale[w] + shift[w]);
+             at_least((number(x[w * xs.width + i * xs.length]) - mean[w]) * scale[w] + shift[w], lowest));
   }
 };
 
 template <class T>
 void normalize(void* y, const void* x, std::int64_t width, std::int64_t length, TileStrides ys, TileStrides xs,
-               const void* mean, const void* scale, const void* shift) {
+               const void* mean, const void* scale, const void* shift, float lowest) {
   using N = Number<T>;
   walk<T>(width, channels_dense(xs) && channels_dense(ys), positions_dense(xs) && positions_dense(ys),
           Normalize<T>{static_cast<T*>(y), static_cast<const T*>(x), length, ys, xs, static_cast<const N*>(mean),
-                       static_cast<const N*>(scale), static_cast<const N*>(shift)});
+                       static_cast<const N*>(scale), static_cast<const N*>(shift), lowest});
 }
 
 // --- the gradient of batch normalisation -----------------------------------------------------------------------------
 
-template <class T>
+// The gradient that arrives: dy, or behind a ReLU with the result y, dy where y is positive and 0 elsewhere.
+template <class T, bool kRelu>
+struct Incoming {
+  const T *dy, *y;
+  TileStrides ds, ys;
+
+  bool channels_are_dense() const { return channels_dense(ds) && (!kRelu || channels_dense(ys)); }
+  bool positions_are_dense() const { return positions_dense(ds) && (!kRelu || positions_dense(ys)); }
+  /// n lanes of the channels from w on, at position i.
+  HALFGRAD_INLINE Vector<T> channels(std::int64_t w, std::int64_t i, std::int64_t n) const {
+    const Vector<T> d = load_n(dy + w + i * ds.length, n);
+    if constexpr (!kRelu) return d;
+    return load_n(y + w + i * ys.length, n) > Number<T>(0) ? d : Vector<T>{};
+  }
+  /// n lanes of the positions from i on, in channel w.
+  HALFGRAD_INLINE Vector<T> positions(std::int64_t w, std::int64_t i, std::int64_t n) const {
+    const Vector<T> d = load_n(dy + w * ds.width + i, n);
+    if constexpr (!kRelu) return d;
+    return load_n(y + w * ys.width + i, n) > Number<T>(0) ? d : Vector<T>{};
+  }
+  HALFGRAD_INLINE Number<T> at(std::int64_t w, std::int64_t i) const {
+    const Number<T> d = number(dy[w * ds.width + i * ds.length]);
+    if constexpr (!kRelu) return d;
+    return number(y[w * ys.width + i * ys.length]) > Number<T>(0) ? d : Number<T>(0);
+  }
+};
+
+template <class T, bool kRelu>
 struct GradientSums {
   using N = Number<T>;
   using V = Vector<T>;
   double* out;
-  const T *dy, *x;
+  Incoming<T, kRelu> gradient;
+  const T* x;
   std::int64_t width, length;
-  TileStrides ds, xs;
+  TileStrides xs;
   const N* mean;
 
   template <int kVectors>
@@ -203,7 +233,7 @@ struct GradientSums {
         k, [&](auto v, std::int64_t at, std::int64_t n) HALFGRAD_LAMBDA { m[v] = load_n(mean + w + at, n); });
     for (std::int64_t i = 0; i < length; ++i)
       for_vectors<T, kVectors>(k, [&](auto v, std::int64_t at, std::int64_t n) HALFGRAD_LAMBDA {
-        const V d = load_n(dy + w + at + i * ds.length, n);
+        const V d = gradient.channels(w + at, i, n);
         sum[v] = sum[v] + d;
         product[v] = fma(d, load_n(x + w + at + i * xs.length, n) - m[v], product[v]);
       });
@@ -214,20 +244,20 @@ struct GradientSums {
   }
   void row(std::int64_t w) const {
     const V m = spread<T>(mean[w]);
-    const T *d = dy + w * ds.width, *line = x + w * xs.width;
-    out[w] = static_cast<double>(
-        pairwise_sum<T>(0, length, [&](std::int64_t i, std::int64_t k) HALFGRAD_LAMBDA { return load_n(d + i, k); }));
+    const T* line = x + w * xs.width;
+    out[w] = static_cast<double>(pairwise_sum<T>(
+        0, length, [&](std::int64_t i, std::int64_t k) HALFGRAD_LAMBDA { return gradient.positions(w, i, k); }));
     // Lanes beyond the end hold 0 * (0 - mean), unless the mean is not finite, in which case the rest is not
     // either.
     out[width + w] =
         static_cast<double>(pairwise_sum<T>(0, length, [&](std::int64_t i, std::int64_t k) HALFGRAD_LAMBDA {
-          return load_n(d + i, k) * (load_n(line + i, k) - m);
+          return gradient.positions(w, i, k) * (load_n(line + i, k) - m);
         }));
   }
   void scalar(std::int64_t w) const {
     double sum = 0, product = 0;
     for (std::int64_t i = 0; i < length; ++i) {
-      const N d = number(dy[w * ds.width + i * ds.length]);
+      const N d = gradient.at(w, i);
       sum += static_cast<double>(d);
       product += static_cast<double>(d * (number(x[w * xs.width + i * xs.length]) - mean[w]));
     }
@@ -236,22 +266,25 @@ struct GradientSums {
   }
 };
 
-template <class T>
-void gradient_sums(double* out, const void* dy, const void* x, std::int64_t width, std::int64_t length, TileStrides ds,
-                   TileStrides xs, const void* mean) {
-  walk<T>(width, channels_dense(xs) && channels_dense(ds), positions_dense(xs) && positions_dense(ds),
-          GradientSums<T>{out, static_cast<const T*>(dy), static_cast<const T*>(x), width, length, ds, xs,
-                          static_cast<const Number<T>*>(mean)});
+template <class T, bool kRelu>
+void gradient_sums(double* out, const void* dy, const void* y, const void* x, std::int64_t width, std::int64_t length,
+                   TileStrides ds, TileStrides ys, TileStrides xs, const void* mean) {
+  const Incoming<T, kRelu> gradient{static_cast<const T*>(dy), static_cast<const T*>(y), ds, ys};
+  walk<T>(width, channels_dense(xs) && gradient.channels_are_dense(),
+          positions_dense(xs) && gradient.positions_are_dense(),
+          GradientSums<T, kRelu>{out, gradient, static_cast<const T*>(x), width, length, xs,
+                                 static_cast<const Number<T>*>(mean)});
 }
 
-template <class T>
+template <class T, bool kRelu>
 struct Gradient {
   using N = Number<T>;
   using V = Vector<T>;
   T* dx;
-  const T *dy, *x;
+  Incoming<T, kRelu> gradient;
+  const T* x;
   std::int64_t length;
-  TileStrides s, ds, xs;
+  TileStrides s, xs;
   const N *mean, *scale, *slope, *shift;
 
   template <int kVectors>
@@ -264,37 +297,38 @@ struct Gradient {
     for (std::int64_t i = 0; i < length; ++i)
       for_vectors<T, kVectors>(k, [&](auto v, std::int64_t at, std::int64_t n) HALFGRAD_LAMBDA {
         const V distance = load_n(x + w + at + i * xs.length, n) - m[v];
-        const V d = load_n(dy + w + at + i * ds.length, n);
+        const V d = gradient.channels(w + at, i, n);
         store_n(dx + w + at + i * s.length, fma(d, a[v], fma(distance, b[v], c[v])), n);
       });
   }
   HALFGRAD_INLINE void row(std::int64_t w) const {
     const V m = spread<T>(mean[w]), a = spread<T>(scale[w]), b = spread<T>(slope[w]), c = spread<T>(shift[w]);
-    const T *d = dy + w * ds.width, *line = x + w * xs.width;
+    const T* line = x + w * xs.width;
     T* to = dx + w * s.width;
     for (std::int64_t i = 0; i < length; i += lanes_of<T>) {
       const std::int64_t k = length - i < lanes_of<T> ? length - i : lanes_of<T>;
-      store_n(to + i, fma(load_n(d + i, k), a, fma(load_n(line + i, k) - m, b, c)), k);
+      store_n(to + i, fma(gradient.positions(w, i, k), a, fma(load_n(line + i, k) - m, b, c)), k);
     }
   }
   void scalar(std::int64_t w) const {
     for (std::int64_t i = 0; i < length; ++i)
-      assign(dx[w * s.width + i * s.length],
-             number(dy[w * ds.width + i * ds.length]) * scale[w] +
-                 ((number(x[w * xs.width + i * xs.length]) - mean[w]) * slope[w] + shift[w]));
+      assign(
+          dx[w * s.width + i * s.length],
+          gradient.at(w, i) * scale[w] + ((number(x[w * xs.width + i * xs.length]) - mean[w]) * slope[w] + shift[w]));
   }
 };
 
-template <class T>
-void gradient(void* dx, const void* dy, const void* x, std::int64_t width, std::int64_t length, TileStrides s,
-              TileStrides ds, TileStrides xs, const void* mean, const void* scale, const void* slope,
-              const void* shift) {
+template <class T, bool kRelu>
+void gradient(void* dx, const void* dy, const void* y, const void* x, std::int64_t width, std::int64_t length,
+              TileStrides s, TileStrides ds, TileStrides ys, TileStrides xs, const void* mean, const void* scale,
+              const void* slope, const void* shift) {
   using N = Number<T>;
-  walk<T>(width, channels_dense(s) && channels_dense(ds) && channels_dense(xs),
-          positions_dense(s) && positions_dense(ds) && positions_dense(xs),
-          Gradient<T>{static_cast<T*>(dx), static_cast<const T*>(dy), static_cast<const T*>(x), length, s, ds, xs,
-                      static_cast<const N*>(mean), static_cast<const N*>(scale), static_cast<const N*>(slope),
-                      static_cast<const N*>(shift)});
+  const Incoming<T, kRelu> gradient{static_cast<const T*>(dy), static_cast<const T*>(y), ds, ys};
+  walk<T>(width, channels_dense(s) && channels_dense(xs) && gradient.channels_are_dense(),
+          positions_dense(s) && positions_dense(xs) && gradient.positions_are_dense(),
+          Gradient<T, kRelu>{static_cast<T*>(dx), gradient, static_cast<const T*>(x), length, s, xs,
+                             static_cast<const N*>(mean), static_cast<const N*>(scale), static_cast<const N*>(slope),
+                             static_cast<const N*>(shift)});
 }
 
 // --- layer normalisation, a row at a time ----------------------------------------------------------------------------
@@ -387,8 +421,10 @@ template <class T>
 void fill(NormKernels& k, int dtype) {
   k.moments[dtype] = moments<T>;
   k.normalize[dtype] = normalize<T>;
-  k.gradient_sums[dtype] = gradient_sums<T>;
-  k.gradient[dtype] = gradient<T>;
+  k.gradient_sums[0][dtype] = gradient_sums<T, false>;
+  k.gradient_sums[1][dtype] = gradient_sums<T, true>;
+  k.gradient[0][dtype] = gradient<T, false>;
+  k.gradient[1][dtype] = gradient<T, true>;
   k.layer_norm[dtype] = layer_norm<T>;
   k.layer_norm_backward[dtype] = layer_norm_backward<T>;
 }

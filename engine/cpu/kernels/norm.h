@@ -17,21 +17,26 @@ struct NormKernels {
   using Moments = void (*)(double* out, const void* x, std::int64_t width, std::int64_t length, TileStrides strides);
   Moments moments[3];
 
-  /// y = (x - mean[w]) * scale[w] + shift[w]; the arrays hold Numbers.
+  /// y = (x - mean[w]) * scale[w] + shift[w], or `lowest` if that is more; the arrays hold Numbers.
   using Normalize = void (*)(void* y, const void* x, std::int64_t width, std::int64_t length, TileStrides y_strides,
-                             TileStrides x_strides, const void* mean, const void* scale, const void* shift);
+                             TileStrides x_strides, const void* mean, const void* scale, const void* shift,
+                             float lowest);
   Normalize normalize[3];
 
+  // In the second row dy counts as 0 where y is not positive; in the first y is not looked at.
+
   /// out[w] = sum of dy, out[width + w] = sum of dy * (x - mean[w]).
-  using GradientSums = void (*)(double* out, const void* dy, const void* x, std::int64_t width, std::int64_t length,
-                                TileStrides dy_strides, TileStrides x_strides, const void* mean);
-  GradientSums gradient_sums[3];
+  using GradientSums = void (*)(double* out, const void* dy, const void* y, const void* x, std::int64_t width,
+                                std::int64_t length, TileStrides dy_strides, TileStrides y_strides,
+                                TileStrides x_strides, const void* mean);
+  GradientSums gradient_sums[2][3];
 
   /// dx = dy * scale[w] + (x - mean[w]) * slope[w] + shift[w]
-  using Gradient = void (*)(void* dx, const void* dy, const void* x, std::int64_t width, std::int64_t length,
-                            TileStrides dx_strides, TileStrides dy_strides, TileStrides x_strides, const void* mean,
-                            const void* scale, const void* slope, const void* shift);
-  Gradient gradient[3];
+  using Gradient = void (*)(void* dx, const void* dy, const void* y, const void* x, std::int64_t width,
+                            std::int64_t length, TileStrides dx_strides, TileStrides dy_strides, TileStrides y_strides,
+                            TileStrides x_strides, const void* mean, const void* scale, const void* slope,
+                            const void* shift);
+  Gradient gradient[2][3];
 
   /// One row of n elements: y = (x - mean) * rstd * weight + bias; writes mean and rstd. weight and bias hold
   /// n Numbers, buffer has room for n.
