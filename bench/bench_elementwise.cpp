@@ -64,7 +64,11 @@ std::vector<Op> ops(const Size& size, DType dtype) {
   const Tensor of_channel = randn({1, channels, 1, 1}, dtype);
   const Tensor weight = parameter(channels), bias = parameter(channels);
   const Tensor mean = zeros({channels}), variance = ones({channels});
-  const Tensor normalized = batch_norm(image_leaf, weight, bias, mean, variance, true);
+  const auto normalize = [=](const Tensor& x, const Tensor& w, const Tensor& b, Activation activation) {
+    return batch_norm(x, w, b, mean, variance, true, 0.1, 1e-5, activation);
+  };
+  const Tensor normalized = normalize(image_leaf, weight, bias, Activation::none);
+  const Tensor activated = normalize(image_leaf, weight, bias, Activation::relu);
   const Tensor pooled = max_pool2d(image_leaf, 2);
 
   return {
@@ -92,8 +96,11 @@ std::vector<Op> ops(const Size& size, DType dtype) {
       {"layer_norm backward", bytes({a, a, a}),
        backward(layer_norm(leaf, {size.columns}, gamma, beta), {leaf, gamma, beta})},
       {"batch_norm", bytes({images, images}),
-       [=] { batch_norm(images, weight.detach(), bias.detach(), mean, variance, true); }},
+       [=] { normalize(images, weight.detach(), bias.detach(), Activation::none); }},
       {"batch_norm backward", bytes({images, images, images}), backward(normalized, {image_leaf, weight, bias})},
+      {"batch_norm, relu", bytes({images, images}),
+       [=] { normalize(images, weight.detach(), bias.detach(), Activation::relu); }},
+      {"batch_norm, relu backward", bytes({images, images, images}), backward(activated, {image_leaf, weight, bias})},
       {"dropout", bytes({a, a}), [=] { dropout(a); }},
       {"max_pool 2x2", bytes({images, pooled}), [=] { max_pool2d(images, 2); }},
       {"max_pool 2x2 backward", bytes({images, pooled}), backward(pooled, {image_leaf})},

@@ -174,11 +174,11 @@ class Backend {
   /// y = activation((x - mean) * rstd * weight + bias) with given statistics (evaluation).
   virtual void normalize_channels(const View& y, const View& x, const View& mean, const View& rstd, const View& weight,
                                   const View& bias, Activation activation) = 0;
-  /// dx, dweight [C], dbias [C] (each may be absent). `training`: mean and rstd depended on x. y: the result, if it ended
-  /// with relu, else absent; dy counts as 0 where y is not positive.
+  /// dx, dweight [C], dbias [C] (each may be absent). `training`: mean and rstd depended on x. With relu, dy counts as 0
+  /// where the result was not positive: that is computed once more, so that nobody has to keep it. bias: only for that.
   virtual void batch_norm_backward(const View& dx, const View& dweight, const View& dbias, const View& dy,
-                                   const View& y, const View& x, const View& mean, const View& rstd, const View& weight,
-                                   bool training) = 0;
+                                   const View& x, const View& mean, const View& rstd, const View& weight,
+                                   const View& bias, bool training, Activation activation) = 0;
   /// x, y [R, C] normalised along C; mean, rstd [R] f32 (f64 for f64 x); weight, bias [C] or absent.
   virtual void layer_norm(const View& y, const View& mean, const View& rstd, const View& x, const View& weight,
                           const View& bias, double eps) = 0;

@@ -49,9 +49,9 @@ class CpuBackend final : public Backend {
                   const View& bias, double eps, Activation activation) override;
   void normalize_channels(const View& y, const View& x, const View& mean, const View& rstd, const View& weight,
                           const View& bias, Activation activation) override;
-  void batch_norm_backward(const View& dx, const View& dweight, const View& dbias, const View& dy, const View& y,
-                           const View& x, const View& mean, const View& rstd, const View& weight,
-                           bool training) override;
+  void batch_norm_backward(const View& dx, const View& dweight, const View& dbias, const View& dy, const View& x,
+                           const View& mean, const View& rstd, const View& weight, const View& bias, bool training,
+                           Activation activation) override;
   void layer_norm(const View& y, const View& mean, const View& rstd, const View& x, const View& weight,
                   const View& bias, double eps) override;
   void layer_norm_backward(const View& dx, const View& dweight, const View& dbias, const View& dy, const View& x,

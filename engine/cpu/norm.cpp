@@ -103,25 +103,27 @@ void CpuBackend::normalize_channels(const View& y, const View& x, const View& me
 // With z = (x - mean) * rstd and a = weight * rstd: dbias = sum(dy), dweight = sum(dy z), and
 // dx = a (dy - mean(dy) - z mean(dy z)) in training, a dy otherwise.
 void CpuBackend::batch_norm_backward(const View& dx, const View& dweight, const View& dbias, const View& dy,
-                                     const View& y, const View& x, const View& mean, const View& rstd,
-                                     const View& weight, bool training) {
+                                     const View& x, const View& mean, const View& rstd, const View& weight,
+                                     const View& bias, bool training, Activation activation) {
   const std::int64_t channels = x.shape[1];
   const auto& kernels = cpu::kernels().norm;
-  const auto dtype = static_cast<std::size_t>(x.dtype);
+  const std::size_t dtype = static_cast<std::size_t>(x.dtype), relu = activation == Activation::relu;
+  const auto scale_of = [&](std::int64_t c) { return get(rstd, c) * (weight ? get(weight, c) : 1); };
   const Numbers means(x.dtype, channels, [&](std::int64_t c) { return get(mean, c); });
+  const Numbers scale(x.dtype, channels, scale_of);
+  const Numbers biases(x.dtype, channels, [&](std::int64_t c) { return bias ? get(bias, c) : 0; });
   const Scratch sums(static_cast<std::size_t>(2 * channels) * sizeof(double));
   double *sum_dy = sums.as<double>(), *sum_dy_distance = sum_dy + channels;  // distance = x - mean
 
-  const bool relu = static_cast<bool>(y);
-  const View& of_y = relu ? y : dy;  // something to walk through, but not to look at
-  const Reduction plan(x.shape, kAllButChannels, {&x.strides, &dy.strides, &of_y.strides}, kChannel);
+  const Reduction plan(x.shape, kAllButChannels, {&x.strides, &dy.strides}, kChannel);
   if (training || dweight || dbias) {
     plan.run<double>(
         2,
         [&](double* out, const Tile& t) {
-          kernels.gradient_sums[relu][dtype](out, dy.at(t.offset[1]), of_y.at(t.offset[2]), x.at(t.offset[0]), t.width,
-                                             t.length, strides_of(t, 1), strides_of(t, 2), strides_of(t, 0),
-                                             means.from(t.out_offset));
+          const std::int64_t c = t.out_offset;
+          kernels.gradient_sums[relu][dtype](out, dy.at(t.offset[1]), x.at(t.offset[0]), t.width, t.length,
+                                             strides_of(t, 1), strides_of(t, 0), means.from(c), scale.from(c),
+                                             biases.from(c));
         },
         [](double* a, const double* b, std::int64_t width) {
           for (std::int64_t i = 0; i < 2 * width; ++i) a[i] += b[i];
@@ -137,19 +139,17 @@ void CpuBackend::batch_norm_backward(const View& dx, const View& dweight, const 
   }
   if (!dx) return;
 
-  const auto scale_of = [&](std::int64_t c) { return get(rstd, c) * (weight ? get(weight, c) : 1); };
   const double n = training ? 1 / static_cast<double>(plan.count()) : 0;
-  const Numbers scale(x.dtype, channels, scale_of);
   const Numbers slope(x.dtype, channels, [&](std::int64_t c) {
     return training ? -scale_of(c) * get(rstd, c) * get(rstd, c) * sum_dy_distance[c] * n : 0;
   });
   const Numbers shift(x.dtype, channels, [&](std::int64_t c) { return training ? -scale_of(c) * sum_dy[c] * n : 0; });
-  Reduction(x.shape, kAllButChannels, {&x.strides, &dy.strides, &of_y.strides, &dx.strides}, kChannel)
+  Reduction(x.shape, kAllButChannels, {&x.strides, &dy.strides, &dx.strides}, kChannel)
       .for_each_tile([&](const Tile& t) {
         const std::int64_t c = t.out_offset;
-        kernels.gradient[relu][dtype](dx.at(t.offset[3]), dy.at(t.offset[1]), of_y.at(t.offset[2]), x.at(t.offset[0]),
-                                      t.width, t.length, strides_of(t, 3), strides_of(t, 1), strides_of(t, 2),
-                                      strides_of(t, 0), means.from(c), scale.from(c), slope.from(c), shift.from(c));
+        kernels.gradient[relu][dtype](dx.at(t.offset[2]), dy.at(t.offset[1]), x.at(t.offset[0]), t.width, t.length,
+                                      strides_of(t, 2), strides_of(t, 1), strides_of(t, 0), means.from(c),
+                                      scale.from(c), biases.from(c), slope.from(c), shift.from(c));
       });
 }
 

@@ -58,7 +58,7 @@ class PairwiseTree {
 
 class Reduction {
  public:
-  static constexpr int kMaxOperands = 4;
+  static constexpr int kMaxOperands = 3;
 
   struct Tile {
     std::int64_t width = 1, length = 1;

@@ -116,18 +116,20 @@ void CudaBackend::normalize_channels(const View& y, const View& x, const View& m
                            numbers_of(rstd), numbers_of(weight, 1), numbers_of(bias), lowest_of(activation), queue());
 }
 
-void CudaBackend::batch_norm_backward(const View& dx, const View& dweight, const View& dbias, const View& dy_of_y,
-                                      const View& y, const View& x, const View& mean, const View& rstd,
-                                      const View& weight, bool training) {
+void CudaBackend::batch_norm_backward(const View& dx, const View& dweight, const View& dbias, const View& dy_behind,
+                                      const View& x, const View& mean, const View& rstd, const View& weight,
+                                      const View& bias, bool training, Activation activation) {
   if (x.shape[1] == 0) return;
-  // cuDNN wants the gradient of what relu was applied to.
+  // cuDNN wants the gradient in front of the ReLU.
   std::optional<Temporary> dy_memory;
-  View dy = dy_of_y;
-  if (y && y.numel() > 0) {
+  View dy = dy_behind;
+  if (activation == Activation::relu && x.numel() > 0) {
     dy = dy_memory
-             .emplace(*this, y.dtype, y.shape, is_dense(y.shape, y.strides) ? y.strides : contiguous_strides(y.shape))
+             .emplace(*this, x.dtype, x.shape, is_dense(x.shape, x.strides) ? x.strides : contiguous_strides(x.shape))
              .view;
-    relu_backward(dy, dy_of_y, y);
+    cuda::relu_gradient(channels_of("batch_norm_backward", x), x.dtype, tensor_of(dy), tensor_of(dy_behind),
+                        tensor_of(x), numbers_of(mean), numbers_of(rstd), numbers_of(weight, 1), numbers_of(bias),
+                        queue());
   }
   const auto fits = [](const View& result) { return !result || is_dense_f32(result); };
   const std::optional<Layout> layout = common_layout({&x, &dy, &dx});

@@ -223,6 +223,25 @@ __global__ void __launch_bounds__(kThreads)
 
 template <class T>
 __global__ void __launch_bounds__(kThreads)
+    relu_gradient_kernel(Channels space, ChannelTensor dz, ChannelTensor dy, ChannelTensor x, ChannelNumbers mean,
+                         ChannelNumbers rstd, ChannelNumbers weight, ChannelNumbers bias) {
+  using C = Compute<T>;
+  for (std::uint32_t piece = blockIdx.x; piece < pieces_of(space); piece += gridDim.x) {
+    const Part part(space, piece);
+    if (!part.exists) continue;
+    const C center = get<C>(mean, part.channel), shift = get<C>(bias, part.channel);
+    const C scale = static_cast<C>(get<double>(rstd, part.channel) * get<double>(weight, part.channel));
+    part.for_each(space, [&](std::uint32_t n, std::uint32_t s) {
+      const C distance = number<C>(at<const T>(x, n, part.channel, s)) - center;
+      const T result = converted<T>(distance * scale + shift);
+      at<T>(dz, n, part.channel, s) =
+          number<C>(result) > C(0) ? at<const T>(dy, n, part.channel, s) : converted<T>(C(0));
+    });
+  }
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads)
     gradient_kernel(Channels space, BatchNormBackward work, const Coefficients<Compute<T>>* coefficients) {
   using C = Compute<T>;
   for (std::uint32_t piece = blockIdx.x; piece < pieces_of(space); piece += gridDim.x) {
@@ -276,6 +295,16 @@ void normalize_channels(const Channels& space, DType dtype, const ChannelTensor&
   with_type(dtype, [&]<class T>(T) {
     launch("batch_norm", normalize_kernel<T>, grid_of_pieces(space, queue), kThreads, queue.stream, space, y, x, mean,
            rstd, weight, bias, lowest);
+  });
+}
+
+void relu_gradient(const Channels& space, DType dtype, const ChannelTensor& dz, const ChannelTensor& dy,
+                   const ChannelTensor& x, const ChannelNumbers& mean, const ChannelNumbers& rstd,
+                   const ChannelNumbers& weight, const ChannelNumbers& bias, const Queue& queue) {
+  if (space.chunks == 0) return;
+  with_type(dtype, [&]<class T>(T) {
+    launch("batch_norm_backward", relu_gradient_kernel<T>, grid_of_pieces(space, queue), kThreads, queue.stream, space,
+           dz, dy, x, mean, rstd, weight, bias);
   });
 }
 

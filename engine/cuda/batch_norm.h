@@ -45,6 +45,11 @@ void normalize_channels(const Channels& space, DType dtype, const ChannelTensor&
                         const ChannelNumbers& mean, const ChannelNumbers& rstd, const ChannelNumbers& weight,
                         const ChannelNumbers& bias, float lowest, const Queue& queue);
 
+/// dz = dy where (x - mean) * rstd * weight + bias, rounded to its dtype, is positive, else 0.
+void relu_gradient(const Channels& space, DType dtype, const ChannelTensor& dz, const ChannelTensor& dy,
+                   const ChannelTensor& x, const ChannelNumbers& mean, const ChannelNumbers& rstd,
+                   const ChannelNumbers& weight, const ChannelNumbers& bias, const Queue& queue);
+
 struct BatchNormBackward {
   ChannelTensor dx, dy, x;
   ChannelNumbers dweight, dbias, mean, rstd, weight;  // dweight and dbias may have no data

@@ -65,9 +65,9 @@ class CudaBackend final : public Backend {
                   const View& bias, double eps, Activation activation) override;
   void normalize_channels(const View& y, const View& x, const View& mean, const View& rstd, const View& weight,
                           const View& bias, Activation activation) override;
-  void batch_norm_backward(const View& dx, const View& dweight, const View& dbias, const View& dy, const View& y,
-                           const View& x, const View& mean, const View& rstd, const View& weight,
-                           bool training) override;
+  void batch_norm_backward(const View& dx, const View& dweight, const View& dbias, const View& dy, const View& x,
+                           const View& mean, const View& rstd, const View& weight, const View& bias, bool training,
+                           Activation activation) override;
   void layer_norm(const View& y, const View& mean, const View& rstd, const View& x, const View& weight,
                   const View& bias, double eps) override;
   void layer_norm_backward(const View& dx, const View& dweight, const View& dbias, const View& dy, const View& x,
@@ -94,11 +94,8 @@ class CudaBackend final : public Backend {
 
   void synchronize() override;
 
-  // --- for what a library leaves to be done ---
-  /// y = activation(y)
+  /// y = activation(y), where no library has done it on its way.
   void activate(const View& y, Activation activation);
-  /// dx = dy where y is positive, else 0.
-  void relu_backward(const View& dx, const View& dy, const View& y);
 
  private:
   friend class CapturedCudaWork;

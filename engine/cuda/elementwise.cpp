@@ -98,17 +98,10 @@ void CudaBackend::unary(int op, const double* params, DType compute, const View&
              [&](const Elementwise& work) { cuda::unary(op, params, compute, work, queue()); });
 }
 
-namespace {
-constexpr int kRelu = elementwise::UnaryOps::position<elementwise::Relu>();
-constexpr double kNoParams[2] = {};
-}  // namespace
-
 void CudaBackend::activate(const View& y, Activation activation) {
-  if (activation == Activation::relu && y.numel() > 0) unary(kRelu, kNoParams, compute_dtype(y.dtype), y, y);
-}
-
-void CudaBackend::relu_backward(const View& dx, const View& dy, const View& y) {
-  unary_backward(kRelu, kNoParams, dx, dy, {}, y);
+  if (activation == Activation::none || y.numel() == 0) return;
+  constexpr double kNoParams[2] = {};
+  unary(elementwise::UnaryOps::position<elementwise::Relu>(), kNoParams, compute_dtype(y.dtype), y, y);
 }
 
 void CudaBackend::unary_backward(int op, const double* params, const View& dx, const View& dy, const View& x,

@@ -73,44 +73,45 @@ Tensor in_order_of(const Tensor& dy, const Tensor& x) {
 
 // What the gradient of batch_norm needs to know.
 struct BatchNormGradient {
-  Saved x, weight;
-  bool has_weight, need_x, need_weight, need_bias, training;
+  Saved x, weight, bias;  // the bias only for relu
+  bool has_weight, has_bias, need_x, need_weight, need_bias, training;
   Tensor mean, rstd;
   Shape dims, channels;  // all dimensions but that of the channels; [1, C, 1, ...]
   DType bias_dtype;
   double eps;
+  Activation activation;
 
-  // y is the result if it ended with relu, else undefined.
-  Tensors operator()(const Tensor& dy, const Tensor& y) const {
+  Tensors operator()(const Tensor& dy) const {
     const Tensor& input = x.get("batch_norm");
     const Tensor w = has_weight ? weight.get("batch_norm") : Tensor();
-    if (!grad_enabled()) return fused(dy, y, input, w);
-    return composed(y.defined() ? detail::relu_gradient(dy, y) : dy, input, w);
+    const Tensor b = has_bias && activation != Activation::none ? bias.get("batch_norm") : Tensor();
+    return grad_enabled() ? composed(dy, input, w, b) : fused(dy, input, w, b);
   }
 
-  Tensors fused(const Tensor& dy_in_any_order, const Tensor& y, const Tensor& input, const Tensor& w) const {
+  Tensors fused(const Tensor& dy_in_any_order, const Tensor& input, const Tensor& w, const Tensor& b) const {
     const Tensor dy = in_order_of(dy_in_any_order, input);
     const Tensor dx = gradient_like(input, need_x), dw = gradient_like(w, need_weight);
     const Tensor db = need_bias ? empty(mean.shape(), bias_dtype, input.device()) : Tensor();
     backend_for(input.device())
         .batch_norm_backward(dx.defined() ? *channels_view(dx) : View{}, view_of(dw), view_of(db), *channels_view(dy),
-                             y.defined() ? *channels_view(y) : View{}, *channels_view(input), mean.view_of_data(),
-                             rstd.view_of_data(), view_of(w), training);
+                             *channels_view(input), mean.view_of_data(), rstd.view_of_data(), view_of(w), view_of(b),
+                             training, activation);
     return {dx, dw, db};
   }
 
-  Tensors composed(const Tensor& dy, const Tensor& input, const Tensor& w) const {
-    const Tensor v = cast(input, mean.dtype()), d = cast(dy, mean.dtype());
-    const Tensor g = has_weight ? d * w.reshape(channels) : d;
-    Tensor z, dx;
-    if (training) {
-      const Standardized standardized(v, dims, eps);
-      z = standardized.z;
-      dx = standardized.gradient(g, dims);
-    } else {
-      z = (v - mean.reshape(channels)) * rstd.reshape(channels);
-      dx = g * rstd.reshape(channels);
+  Tensors composed(const Tensor& dy, const Tensor& input, const Tensor& w, const Tensor& b) const {
+    const Tensor v = cast(input, mean.dtype());
+    std::optional<Standardized> standardized;
+    if (training) standardized.emplace(v, dims, eps);
+    const Tensor z = training ? standardized->z : (v - mean.reshape(channels)) * rstd.reshape(channels);
+    Tensor d = cast(dy, mean.dtype());
+    if (activation == Activation::relu) {
+      Tensor y = has_weight ? z * w.reshape(channels) : z;
+      if (has_bias) y = y + b.reshape(channels);
+      d = detail::relu_gradient(d, cast(y, input.dtype()));
     }
+    const Tensor g = has_weight ? d * w.reshape(channels) : d;
+    const Tensor dx = training ? standardized->gradient(g, dims) : g * rstd.reshape(channels);
     return {need_x ? cast(dx, input.dtype()) : Tensor(), need_weight ? cast(sum(d * z, dims), w.dtype()) : Tensor(),
             need_bias ? cast(sum(d, dims), bias_dtype) : Tensor()};
   }
@@ -173,8 +174,10 @@ Tensor batch_norm(const Tensor& input, const Tensor& weight, const Tensor& bias,
   }
 
   BatchNormGradient gradient{Saved(x),
-                             weight.defined() ? Saved(weight) : Saved(),
+                             Saved(weight),
+                             Saved(activation == Activation::none ? Tensor() : bias),
                              weight.defined(),
+                             bias.defined(),
                              needs_grad(x),
                              needs_grad(weight),
                              needs_grad(bias),
@@ -184,15 +187,13 @@ Tensor batch_norm(const Tensor& input, const Tensor& weight, const Tensor& bias,
                              {},
                              {},
                              f32,
-                             eps};
+                             eps,
+                             activation};
   gradient.channels = Shape(static_cast<std::size_t>(x.rank()), 1);
   gradient.channels[1] = channels;
   for (std::int64_t d = 0; d < x.rank(); ++d)
     if (d != 1) gradient.dims.push_back(d);
   if (bias.defined()) gradient.bias_dtype = bias.dtype();
-  if (activation == Activation::none)
-    return record("batch_norm", y, {x, weight, bias},
-                  [gradient = std::move(gradient)](const Tensor& dy) { return gradient(dy, {}); });
   return record("batch_norm", y, {x, weight, bias}, std::move(gradient));
 }
 

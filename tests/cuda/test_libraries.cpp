@@ -183,8 +183,9 @@ TEST_CASE("batch normalisation over many positions and channels, with a mean tha
             Backend& backend = backend_for(device);
             backend.batch_norm(view(y), mean.view_of_data(), rstd.view_of_data(), view(input), view_or(w), view_or(b),
                                1e-5, Activation::none);
-            backend.batch_norm_backward(view(dx), view_or(dw), view_or(db), view(gradient), {}, view(input),
-                                        mean.view_of_data(), rstd.view_of_data(), view_or(w), true);
+            backend.batch_norm_backward(view(dx), view_or(dw), view_or(db), view(gradient), view(input),
+                                        mean.view_of_data(), rstd.view_of_data(), view_or(w), view_or(b), true,
+                                        Activation::none);
             return Tensors{y, mean, rstd, dx, dw, db};
           };
           const Tensors exact = run(f64, f64, Device::cpu()), found = run(dtype, of_parameters, gpu);

@@ -188,54 +188,37 @@ void normalize(void* y, const void* x, std::int64_t width, std::int64_t length, 
 
 // --- the gradient of batch normalisation -----------------------------------------------------------------------------
 
-// The gradient that arrives: dy, or behind a ReLU with the result y, dy where y is positive and 0 elsewhere.
-template <class T, bool kRelu>
-struct Incoming {
-  const T *dy, *y;
-  TileStrides ds, ys;
-
-  bool channels_are_dense() const { return channels_dense(ds) && (!kRelu || channels_dense(ys)); }
-  bool positions_are_dense() const { return positions_dense(ds) && (!kRelu || positions_dense(ys)); }
-  /// n lanes of the channels from w on, at position i.
-  HALFGRAD_INLINE Vector<T> channels(std::int64_t w, std::int64_t i, std::int64_t n) const {
-    const Vector<T> d = load_n(dy + w + i * ds.length, n);
-    if constexpr (!kRelu) return d;
-    return load_n(y + w + i * ys.length, n) > Number<T>(0) ? d : Vector<T>{};
-  }
-  /// n lanes of the positions from i on, in channel w.
-  HALFGRAD_INLINE Vector<T> positions(std::int64_t w, std::int64_t i, std::int64_t n) const {
-    const Vector<T> d = load_n(dy + w * ds.width + i, n);
-    if constexpr (!kRelu) return d;
-    return load_n(y + w * ys.width + i, n) > Number<T>(0) ? d : Vector<T>{};
-  }
-  HALFGRAD_INLINE Number<T> at(std::int64_t w, std::int64_t i) const {
-    const Number<T> d = number(dy[w * ds.width + i * ds.length]);
-    if constexpr (!kRelu) return d;
-    return number(y[w * ys.width + i * ys.length]) > Number<T>(0) ? d : Number<T>(0);
-  }
-};
+// dy as it arrives in front of a ReLU, where z is what the ReLU was applied to, before it was rounded to a T. Halves up to
+// 2^-25, which is half of the least positive one, are rounded to 0.
+template <class T, class V>
+HALFGRAD_INLINE V behind_relu(V dy, V z) {
+  constexpr Number<T> kRoundedToZero = std::is_same_v<T, half_bits> ? 0x1p-25F : 0;
+  return z > kRoundedToZero ? dy : V{};
+}
 
 template <class T, bool kRelu>
 struct GradientSums {
   using N = Number<T>;
   using V = Vector<T>;
   double* out;
-  Incoming<T, kRelu> gradient;
-  const T* x;
+  const T *dy, *x;
   std::int64_t width, length;
-  TileStrides xs;
-  const N* mean;
+  TileStrides ds, xs;
+  const N *mean, *scale, *bias;
 
   template <int kVectors>
   HALFGRAD_INLINE void columns(std::int64_t w, std::int64_t k) const {
-    V m[kVectors], sum[kVectors] = {}, product[kVectors] = {};
-    for_vectors<T, kVectors>(
-        k, [&](auto v, std::int64_t at, std::int64_t n) HALFGRAD_LAMBDA { m[v] = load_n(mean + w + at, n); });
+    V m[kVectors], a[kVectors], b[kVectors], sum[kVectors] = {}, product[kVectors] = {};
+    for_vectors<T, kVectors>(k, [&](auto v, std::int64_t at, std::int64_t n) HALFGRAD_LAMBDA {
+      m[v] = load_n(mean + w + at, n), a[v] = load_n(scale + w + at, n), b[v] = load_n(bias + w + at, n);
+    });
     for (std::int64_t i = 0; i < length; ++i)
       for_vectors<T, kVectors>(k, [&](auto v, std::int64_t at, std::int64_t n) HALFGRAD_LAMBDA {
-        const V d = gradient.channels(w + at, i, n);
+        const V distance = load_n(x + w + at + i * xs.length, n) - m[v];
+        V d = load_n(dy + w + at + i * ds.length, n);
+        if constexpr (kRelu) d = behind_relu<T>(d, fma(distance, a[v], b[v]));
         sum[v] = sum[v] + d;
-        product[v] = fma(d, load_n(x + w + at + i * xs.length, n) - m[v], product[v]);
+        product[v] = fma(d, distance, product[v]);
       });
     for_vectors<T, kVectors>(k, [&](auto v, std::int64_t at, std::int64_t n) HALFGRAD_LAMBDA {
       store_doubles<N>(out + w + at, sum[v], n);
@@ -243,23 +226,27 @@ struct GradientSums {
     });
   }
   void row(std::int64_t w) const {
-    const V m = spread<T>(mean[w]);
-    const T* line = x + w * xs.width;
-    out[w] = static_cast<double>(pairwise_sum<T>(
-        0, length, [&](std::int64_t i, std::int64_t k) HALFGRAD_LAMBDA { return gradient.positions(w, i, k); }));
-    // Lanes beyond the end hold 0 * (0 - mean), unless the mean is not finite, in which case the rest is not
-    // either.
-    out[width + w] =
-        static_cast<double>(pairwise_sum<T>(0, length, [&](std::int64_t i, std::int64_t k) HALFGRAD_LAMBDA {
-          return gradient.positions(w, i, k) * (load_n(line + i, k) - m);
-        }));
+    const V m = spread<T>(mean[w]), a = spread<T>(scale[w]), b = spread<T>(bias[w]);
+    const T *gradient = dy + w * ds.width, *line = x + w * xs.width;
+    const auto distance = [&](std::int64_t i, std::int64_t k) HALFGRAD_LAMBDA { return load_n(line + i, k) - m; };
+    // Lanes beyond the end hold 0, and 0 * (0 - mean), unless the mean is not finite, in which case the rest is not either.
+    const auto incoming = [&](std::int64_t i, std::int64_t k) HALFGRAD_LAMBDA {
+      const V d = load_n(gradient + i, k);
+      if constexpr (!kRelu) return d;
+      return behind_relu<T>(d, fma(distance(i, k), a, b));
+    };
+    out[w] = static_cast<double>(pairwise_sum<T>(0, length, incoming));
+    out[width + w] = static_cast<double>(pairwise_sum<T>(
+        0, length, [&](std::int64_t i, std::int64_t k) HALFGRAD_LAMBDA { return incoming(i, k) * distance(i, k); }));
   }
   void scalar(std::int64_t w) const {
     double sum = 0, product = 0;
     for (std::int64_t i = 0; i < length; ++i) {
-      const N d = gradient.at(w, i);
+      const N distance = number(x[w * xs.width + i * xs.length]) - mean[w];
+      N d = number(dy[w * ds.width + i * ds.length]);
+      if constexpr (kRelu) d = behind_relu<T>(d, distance * scale[w] + bias[w]);
       sum += static_cast<double>(d);
-      product += static_cast<double>(d * (number(x[w * xs.width + i * xs.length]) - mean[w]));
+      product += static_cast<double>(d * distance);
     }
     out[w] = sum;
     out[width + w] = product;
@@ -267,13 +254,13 @@ struct GradientSums {
 };
 
 template <class T, bool kRelu>
-void gradient_sums(double* out, const void* dy, const void* y, const void* x, std::int64_t width, std::int64_t length,
-                   TileStrides ds, TileStrides ys, TileStrides xs, const void* mean) {
-  const Incoming<T, kRelu> gradient{static_cast<const T*>(dy), static_cast<const T*>(y), ds, ys};
-  walk<T>(width, channels_dense(xs) && gradient.channels_are_dense(),
-          positions_dense(xs) && gradient.positions_are_dense(),
-          GradientSums<T, kRelu>{out, gradient, static_cast<const T*>(x), width, length, xs,
-                                 static_cast<const Number<T>*>(mean)});
+void gradient_sums(double* out, const void* dy, const void* x, std::int64_t width, std::int64_t length, TileStrides ds,
+                   TileStrides xs, const void* mean, const void* scale, const void* bias) {
+  using N = Number<T>;
+  walk<T>(
+      width, channels_dense(xs) && channels_dense(ds), positions_dense(xs) && positions_dense(ds),
+      GradientSums<T, kRelu>{out, static_cast<const T*>(dy), static_cast<const T*>(x), width, length, ds, xs,
+                             static_cast<const N*>(mean), static_cast<const N*>(scale), static_cast<const N*>(bias)});
 }
 
 template <class T, bool kRelu>
@@ -281,54 +268,59 @@ struct Gradient {
   using N = Number<T>;
   using V = Vector<T>;
   T* dx;
-  Incoming<T, kRelu> gradient;
-  const T* x;
+  const T *dy, *x;
   std::int64_t length;
-  TileStrides s, xs;
-  const N *mean, *scale, *slope, *shift;
+  TileStrides s, ds, xs;
+  const N *mean, *scale, *bias, *slope, *shift;
 
   template <int kVectors>
   HALFGRAD_INLINE void columns(std::int64_t w, std::int64_t k) const {
-    V m[kVectors], a[kVectors], b[kVectors], c[kVectors];
+    V m[kVectors], a[kVectors], b[kVectors], p[kVectors], q[kVectors];
     for_vectors<T, kVectors>(k, [&](auto v, std::int64_t at, std::int64_t n) HALFGRAD_LAMBDA {
-      m[v] = load_n(mean + w + at, n), a[v] = load_n(scale + w + at, n);
-      b[v] = load_n(slope + w + at, n), c[v] = load_n(shift + w + at, n);
+      m[v] = load_n(mean + w + at, n), a[v] = load_n(scale + w + at, n), b[v] = load_n(bias + w + at, n);
+      p[v] = load_n(slope + w + at, n), q[v] = load_n(shift + w + at, n);
     });
     for (std::int64_t i = 0; i < length; ++i)
       for_vectors<T, kVectors>(k, [&](auto v, std::int64_t at, std::int64_t n) HALFGRAD_LAMBDA {
         const V distance = load_n(x + w + at + i * xs.length, n) - m[v];
-        const V d = gradient.channels(w + at, i, n);
-        store_n(dx + w + at + i * s.length, fma(d, a[v], fma(distance, b[v], c[v])), n);
+        V d = load_n(dy + w + at + i * ds.length, n);
+        if constexpr (kRelu) d = behind_relu<T>(d, fma(distance, a[v], b[v]));
+        store_n(dx + w + at + i * s.length, fma(d, a[v], fma(distance, p[v], q[v])), n);
       });
   }
   HALFGRAD_INLINE void row(std::int64_t w) const {
-    const V m = spread<T>(mean[w]), a = spread<T>(scale[w]), b = spread<T>(slope[w]), c = spread<T>(shift[w]);
-    const T* line = x + w * xs.width;
+    const V m = spread<T>(mean[w]), a = spread<T>(scale[w]), b = spread<T>(bias[w]);
+    const V p = spread<T>(slope[w]), q = spread<T>(shift[w]);
+    const T *gradient = dy + w * ds.width, *line = x + w * xs.width;
     T* to = dx + w * s.width;
     for (std::int64_t i = 0; i < length; i += lanes_of<T>) {
       const std::int64_t k = length - i < lanes_of<T> ? length - i : lanes_of<T>;
-      store_n(to + i, fma(gradient.positions(w, i, k), a, fma(load_n(line + i, k) - m, b, c)), k);
+      const V distance = load_n(line + i, k) - m;
+      V d = load_n(gradient + i, k);
+      if constexpr (kRelu) d = behind_relu<T>(d, fma(distance, a, b));
+      store_n(to + i, fma(d, a, fma(distance, p, q)), k);
     }
   }
   void scalar(std::int64_t w) const {
-    for (std::int64_t i = 0; i < length; ++i)
-      assign(
-          dx[w * s.width + i * s.length],
-          gradient.at(w, i) * scale[w] + ((number(x[w * xs.width + i * xs.length]) - mean[w]) * slope[w] + shift[w]));
+    for (std::int64_t i = 0; i < length; ++i) {
+      const N distance = number(x[w * xs.width + i * xs.length]) - mean[w];
+      N d = number(dy[w * ds.width + i * ds.length]);
+      if constexpr (kRelu) d = behind_relu<T>(d, distance * scale[w] + bias[w]);
+      assign(dx[w * s.width + i * s.length], d * scale[w] + (distance * slope[w] + shift[w]));
+    }
   }
 };
 
 template <class T, bool kRelu>
-void gradient(void* dx, const void* dy, const void* y, const void* x, std::int64_t width, std::int64_t length,
-              TileStrides s, TileStrides ds, TileStrides ys, TileStrides xs, const void* mean, const void* scale,
-              const void* slope, const void* shift) {
+void gradient(void* dx, const void* dy, const void* x, std::int64_t width, std::int64_t length, TileStrides s,
+              TileStrides ds, TileStrides xs, const void* mean, const void* scale, const void* bias, const void* slope,
+              const void* shift) {
   using N = Number<T>;
-  const Incoming<T, kRelu> gradient{static_cast<const T*>(dy), static_cast<const T*>(y), ds, ys};
-  walk<T>(width, channels_dense(s) && channels_dense(xs) && gradient.channels_are_dense(),
-          positions_dense(s) && positions_dense(xs) && gradient.positions_are_dense(),
-          Gradient<T, kRelu>{static_cast<T*>(dx), gradient, static_cast<const T*>(x), length, s, xs,
-                             static_cast<const N*>(mean), static_cast<const N*>(scale), static_cast<const N*>(slope),
-                             static_cast<const N*>(shift)});
+  walk<T>(width, channels_dense(s) && channels_dense(ds) && channels_dense(xs),
+          positions_dense(s) && positions_dense(ds) && positions_dense(xs),
+          Gradient<T, kRelu>{static_cast<T*>(dx), static_cast<const T*>(dy), static_cast<const T*>(x), length, s, ds,
+                             xs, static_cast<const N*>(mean), static_cast<const N*>(scale), static_cast<const N*>(bias),
+                             static_cast<const N*>(slope), static_cast<const N*>(shift)});
 }
 
 // --- layer normalisation, a row at a time ----------------------------------------------------------------------------

@@ -23,19 +23,19 @@ struct NormKernels {
                              float lowest);
   Normalize normalize[3];
 
-  // In the second row dy counts as 0 where y is not positive; in the first y is not looked at.
+  // In the second row of both tables a ReLU follows: dy counts as 0 where the result, (x - mean[w]) * scale[w] + bias[w]
+  // rounded to its dtype, is not positive. In the first row bias is not looked at.
 
   /// out[w] = sum of dy, out[width + w] = sum of dy * (x - mean[w]).
-  using GradientSums = void (*)(double* out, const void* dy, const void* y, const void* x, std::int64_t width,
-                                std::int64_t length, TileStrides dy_strides, TileStrides y_strides,
-                                TileStrides x_strides, const void* mean);
+  using GradientSums = void (*)(double* out, const void* dy, const void* x, std::int64_t width, std::int64_t length,
+                                TileStrides dy_strides, TileStrides x_strides, const void* mean, const void* scale,
+                                const void* bias);
   GradientSums gradient_sums[2][3];
 
   /// dx = dy * scale[w] + (x - mean[w]) * slope[w] + shift[w]
-  using Gradient = void (*)(void* dx, const void* dy, const void* y, const void* x, std::int64_t width,
-                            std::int64_t length, TileStrides dx_strides, TileStrides dy_strides, TileStrides y_strides,
-                            TileStrides x_strides, const void* mean, const void* scale, const void* slope,
-                            const void* shift);
+  using Gradient = void (*)(void* dx, const void* dy, const void* x, std::int64_t width, std::int64_t length,
+                            TileStrides dx_strides, TileStrides dy_strides, TileStrides x_strides, const void* mean,
+                            const void* scale, const void* bias, const void* slope, const void* shift);
   Gradient gradient[2][3];
 
   /// One row of n elements: y = (x - mean) * rstd * weight + bias; writes mean and rstd. weight and bias hold
