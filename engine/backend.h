@@ -159,7 +159,7 @@ class Backend {
   virtual void conv2d_backward_weight(const View& dw, const View& x, const View& dy, const Conv2dGeometry&) = 0;
 
   // --- pooling: x [N, C, H, W], y [N, C, OH, OW] ---------------------------------------------------------------------
-  /// index (i64, y's shape): position h*W + w of each maximum in its plane, the first on a tie; a NaN wins.
+  /// index (i32, y's shape): position h*W + w of each maximum in its plane, the first on a tie; a NaN wins.
   /// May be absent.
   virtual void max_pool2d(const View& y, const View& index, const View& x, const PoolGeometry&) = 0;
   virtual void max_pool2d_backward(const View& dx, const View& dy, const View& index) = 0;

@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(kThreads) max_kernel(Pool pool) {
       }
     });
     at<T>(pool.y, y) = converted<T>(best);
-    if (pool.index.data) at<std::int64_t>(pool.index, y) = position;
+    if (pool.index.data) at<std::int32_t>(pool.index, y) = static_cast<std::int32_t>(position);
   }
 }
 
@@ -129,7 +129,7 @@ __global__ void __launch_bounds__(kThreads) list_windows_kernel(Pool pool, std::
   for (std::uint64_t i = first_item(); i < pool.outputs.count; i += item_step()) {
     const auto number = static_cast<std::uint32_t>(i);
     const Index y = pool.outputs.index(number);
-    const auto position = static_cast<std::uint32_t>(at<const std::int64_t>(pool.index, y));
+    const auto position = static_cast<std::uint32_t>(at<const std::int32_t>(pool.index, y));
     const std::uint32_t h = pool.inputs.width.quotient(position), w = position - h * pool.inputs.width.divisor;
     next[number] = atomicExch(&lists[pool.inputs.number({y.n, y.c, h, w})], static_cast<std::int32_t>(number));
   }

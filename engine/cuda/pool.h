@@ -55,7 +55,7 @@ struct PoolAxis {
 struct Pool {
   DType dtype = f32;
   Images x, y;   // the large and the pooled side, also when they are gradients
-  Images index;  // of max: i64; it may have no data in the forward pass
+  Images index;  // of max: i32; it may have no data in the forward pass
   Elements inputs, outputs;
   PoolAxis rows, columns;  // not for max_pool_backward
 };

@@ -69,7 +69,7 @@ void max_pool(const PoolJob& job) {
                    if (job.index.data) {
                      std::int32_t lanes[sizeof(Positions) / sizeof(std::int32_t)];
                      store_bits(lanes, position);
-                     auto* index = pixel<std::int64_t>(job.index, c, row, column);
+                     auto* index = pixel<std::int32_t>(job.index, c, row, column);
                      if (job.index.channel == 1)
                        for (std::int64_t i = 0; i < k; ++i) index[i] = lanes[i];
                      else
@@ -135,7 +135,7 @@ void max_pool_backward(const PoolJob& job) {
                  [&](std::int64_t c, std::int64_t n, std::int64_t row, std::int64_t column) HALFGRAD_LAMBDA {
                    Number<T> value[kBlock];
                    load_line(value, pixel<const T>(job.y, c, row, column), n, job.y.channel);
-                   const auto* index = pixel<const std::int64_t>(job.index, c, row, column);
+                   const auto* index = pixel<const std::int32_t>(job.index, c, row, column);
                    for (std::int64_t i = 0; i < n; ++i) *sums.of(index[i * job.index.channel], c + i) += value[i];
                  });
 }

@@ -24,7 +24,7 @@ struct PoolJob {
   const PoolSpan* rows;     ///< one per row of y; not for max_backward, nor are the columns
   const PoolSpan* columns;  ///< one per column of y
   PoolImage x, y;
-  PoolImage index;  ///< of max: i64, position row * width + column in x; data may be nullptr in the forward
+  PoolImage index;  ///< of max: i32, position row * width + column in x; data may be nullptr in the forward
   void* sums;       ///< of the backwards: room for channels * height * width floats (doubles for f64)
 };
 
