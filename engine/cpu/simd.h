@@ -161,17 +161,12 @@ HALFGRAD_INLINE vfloat at_least(vfloat x, float bound) {
 
 HALFGRAD_INLINE float at_least(float x, float bound) { return x < bound ? bound : x; }
 
-/// x * 2^k, rounded once, for a whole number k, |k| < 160, and |x| between 2^-24 and 2^28, or 0.
-HALFGRAD_INLINE vfloat scale(vfloat x, vfloat k) {
 #if defined(__AVX512F__)
+/// x * 2^k, rounded once, for a whole number k.
+HALFGRAD_INLINE vfloat scale(vfloat x, vfloat k) {
   return (vfloat)_mm512_maskz_scalef_ps(kAllLanes, (__m512)x, (__m512)k);
-#else
-  // In two steps, of which the first is exact, since k may be outside of the exponents of normal numbers.
-  const vint integer = __builtin_convertvector(k, vint), half = integer >> 1;
-  const vfloat first = (vfloat)((half + 127) << 23), second = (vfloat)((integer - half + 127) << 23);
-  return x * first * second;
-#endif
 }
+#endif
 
 HALFGRAD_INLINE vfloat sqrt(vfloat x) {
 #if defined(__AVX512F__)

@@ -3,10 +3,10 @@
 
 #include "engine/cuda/softmax.h"
 
-#include <cmath>
 #include <limits>
 
 #include "engine/cuda/lines.cuh"
+#include "engine/math.h"
 
 namespace halfgrad::cuda {
 
@@ -34,15 +34,15 @@ __global__ void __launch_bounds__(kThreads) softmax_kernel(Lines lines, bool log
     for_turns<C>(lines, 0, n, [&](const Turn<C>& turn) {
       x.load(turn, kNone, v);
 #pragma unroll
-      for (C& value : v) value = std::exp(value - most);
+      for (C& value : v) value = math::exp(value - most);
       sum += sum_of_some(v);
     });
     sum = sum_of_group(sum);
-    const C log_sum = log ? std::log(sum) : C(0);
+    const C log_sum = log ? math::log(sum) : C(0);
     for_turns<C>(lines, 0, n, [&](const Turn<C>& turn) {
       x.load(turn, kNone, v);
 #pragma unroll
-      for (C& value : v) value = log ? value - most - log_sum : std::exp(value - most) / sum;
+      for (C& value : v) value = log ? value - most - log_sum : math::exp(value - most) / sum;
       y.store(turn, v);
     });
   }
@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(kThreads) softmax_backward_kernel(Lines lines,
       dy.load(turn, C(0), d);
       y.load(turn, C(0), v);
 #pragma unroll
-      for (std::uint32_t k = 0; k < kAtOnce<C>; ++k) d[k] = log ? d[k] - std::exp(v[k]) * sum : v[k] * (d[k] - sum);
+      for (std::uint32_t k = 0; k < kAtOnce<C>; ++k) d[k] = log ? d[k] - math::exp(v[k]) * sum : v[k] * (d[k] - sum);
       dx.store(turn, d);
     });
   }

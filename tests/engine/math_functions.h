@@ -1,6 +1,6 @@
 #pragma once
-// The functions of engine/cpu/kernels/math.h, for tests: how each is called, what it must give, and how far it may be
-// from that.
+// The functions of engine/math.h, and those of whole numbers in engine/cpu/kernels/floats.h, for tests: how each is called,
+// what it must give, and how far it may be from that.
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-// The bounds of engine/cpu/kernels/math.h at every 127th of the 2^32 floats, or with HALFGRAD_ALL_FLOATS=1 at each of them,
+// The bounds of engine/math.h at every 127th of the 2^32 floats, or with HALFGRAD_ALL_FLOATS=1 at each of them,
 // which takes long.
 
 #include <doctest/doctest.h>

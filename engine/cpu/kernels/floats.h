@@ -3,19 +3,23 @@
 // the vector type itself, so that exp(x), where(c, a, b) and the rest in an op mean the functions below: the compiler
 // finds them because they are in the namespace of their argument's class.
 
-#include "engine/cpu/kernels/math.h"
+#include "engine/cpu/simd.h"
+#include "engine/math.h"
 
 namespace halfgrad::cpu::HALFGRAD_ISA {
 
 /// All bits of a lane are 1 where a comparison holds, else 0.
 struct Mask {
   vint bits;
-  HALFGRAD_INLINE friend Mask operator&&(Mask a, Mask b) { return {a.bits & b.bits}; }
-  HALFGRAD_INLINE friend Mask operator||(Mask a, Mask b) { return {a.bits | b.bits}; }
-  HALFGRAD_INLINE friend Mask operator!=(Mask a, Mask b) { return {a.bits ^ b.bits}; }
+
+  HALFGRAD_INLINE Mask(vint b) : bits(b) {}
+  HALFGRAD_INLINE friend Mask operator&&(Mask a, Mask b) { return a.bits & b.bits; }
+  HALFGRAD_INLINE friend Mask operator||(Mask a, Mask b) { return a.bits | b.bits; }
+  HALFGRAD_INLINE friend Mask operator!=(Mask a, Mask b) { return a.bits ^ b.bits; }
 };
 
 struct Floats {
+  using Bits = vuint;
   vfloat lanes;
 
   HALFGRAD_INLINE Floats(vfloat v) : lanes(v) {}
@@ -26,31 +30,51 @@ struct Floats {
   HALFGRAD_INLINE friend Floats operator-(Floats a, Floats b) { return a.lanes - b.lanes; }
   HALFGRAD_INLINE friend Floats operator*(Floats a, Floats b) { return a.lanes * b.lanes; }
   HALFGRAD_INLINE friend Floats operator/(Floats a, Floats b) { return a.lanes / b.lanes; }
-  HALFGRAD_INLINE friend Mask operator==(Floats a, Floats b) { return {a.lanes == b.lanes}; }
-  HALFGRAD_INLINE friend Mask operator!=(Floats a, Floats b) { return {a.lanes != b.lanes}; }
-  HALFGRAD_INLINE friend Mask operator<(Floats a, Floats b) { return {a.lanes < b.lanes}; }
-  HALFGRAD_INLINE friend Mask operator<=(Floats a, Floats b) { return {a.lanes <= b.lanes}; }
-  HALFGRAD_INLINE friend Mask operator>(Floats a, Floats b) { return {a.lanes > b.lanes}; }
-  HALFGRAD_INLINE friend Mask operator>=(Floats a, Floats b) { return {a.lanes >= b.lanes}; }
+  HALFGRAD_INLINE friend Mask operator==(Floats a, Floats b) { return a.lanes == b.lanes; }
+  HALFGRAD_INLINE friend Mask operator!=(Floats a, Floats b) { return a.lanes != b.lanes; }
+  HALFGRAD_INLINE friend Mask operator<(Floats a, Floats b) { return a.lanes < b.lanes; }
+  HALFGRAD_INLINE friend Mask operator<=(Floats a, Floats b) { return a.lanes <= b.lanes; }
+  HALFGRAD_INLINE friend Mask operator>(Floats a, Floats b) { return a.lanes > b.lanes; }
+  HALFGRAD_INLINE friend Mask operator>=(Floats a, Floats b) { return a.lanes >= b.lanes; }
 };
 
 HALFGRAD_INLINE Floats where(Mask condition, Floats a, Floats b) { return condition.bits ? a.lanes : b.lanes; }
 HALFGRAD_INLINE Floats zeros_like(Floats) { return vfloat{}; }
 
-HALFGRAD_INLINE Floats abs(Floats x) { return abs(x.lanes); }
-HALFGRAD_INLINE Floats floor(Floats x) { return floor(x.lanes); }
-HALFGRAD_INLINE Floats ceil(Floats x) { return ceil(x.lanes); }
-HALFGRAD_INLINE Floats nearbyint(Floats x) { return nearbyint(x.lanes); }
+// --- what engine/math.h writes with T, found there because T is Floats -----------------------------------------------
+
+HALFGRAD_INLINE Floats at_most(Floats x, float bound) { return at_most(x.lanes, bound); }
+HALFGRAD_INLINE Floats at_least(Floats x, float bound) { return at_least(x.lanes, bound); }
+#if defined(__AVX512F__)
+HALFGRAD_INLINE Floats scale(Floats x, Floats k) { return scale(x.lanes, k.lanes); }
+#endif
+template <class F>
+HALFGRAD_INLINE Floats with_large_angles(Floats y, Floats x, F f) {
+  const vint large = (math::abs(x) > math::kLargestAngle).bits;
+  if (any(large))
+    for (int i = 0; i < kLanes; ++i)
+      if (large[i]) y.lanes[i] = f(x.lanes[i]);
+  return y;
+}
+
+// --- exact functions, for which an instruction would do, but not every machine has it --------------------------------
+
+HALFGRAD_INLINE Floats abs(Floats x) { return math::abs(x); }
 HALFGRAD_INLINE Floats sqrt(Floats x) { return sqrt(x.lanes); }
-HALFGRAD_INLINE Floats exp(Floats x) { return exp(x.lanes); }
-HALFGRAD_INLINE Floats expm1(Floats x) { return expm1(x.lanes); }
-HALFGRAD_INLINE Floats log(Floats x) { return log(x.lanes); }
-HALFGRAD_INLINE Floats log1p(Floats x) { return log1p(x.lanes); }
-HALFGRAD_INLINE Floats sin(Floats x) { return sin(x.lanes); }
-HALFGRAD_INLINE Floats cos(Floats x) { return cos(x.lanes); }
-HALFGRAD_INLINE Floats tanh(Floats x) { return tanh(x.lanes); }
-HALFGRAD_INLINE Floats erf(Floats x) { return erf(x.lanes); }
-HALFGRAD_INLINE Floats erfc(Floats x) { return erfc(x.lanes); }
+/// To a whole number, ties to even.
+HALFGRAD_INLINE Floats nearbyint(Floats x) {
+  const Floats whole = math::copysign((abs(x) + 0x1p23F) - 0x1p23F, x);
+  return where(abs(x) < 0x1p23F, whole, x);  // from 2^23 on all floats are whole numbers
+}
+HALFGRAD_INLINE Floats floor(Floats x) {
+  const Floats whole = nearbyint(x);
+  return where(whole > x, whole - 1.0F, whole);
+}
+HALFGRAD_INLINE Floats ceil(Floats x) {
+  const Floats whole = nearbyint(x);
+  return math::copysign(where(whole < x, whole + 1.0F, whole), x);  // -0.5 becomes -0
+}
+
 /// The one function that is computed lane by lane: its error would need more digits than a float has.
 inline Floats pow(Floats x, Floats y) {
   for (int i = 0; i < kLanes; ++i) x.lanes[i] = __builtin_powf(x.lanes[i], y.lanes[i]);

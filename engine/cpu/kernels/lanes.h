@@ -42,7 +42,6 @@ HALFGRAD_INLINE void store_n(double* p, double v, std::int64_t) { *p = v; }
 HALFGRAD_INLINE double fma(double a, double b, double c) { return a * b + c; }
 HALFGRAD_INLINE double sum_of_lanes(double v) { return v; }
 HALFGRAD_INLINE double at_least(double x, double bound) { return x < bound ? bound : x; }
-HALFGRAD_INLINE double exp(double x) { return __builtin_exp(x); }
 
 #define HALFGRAD_INTEGER_LANE(T)                               \
   HALFGRAD_INLINE std::int64_t load(const T* p) { return *p; } \

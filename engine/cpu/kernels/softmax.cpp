@@ -1,10 +1,13 @@
 #include "engine/cpu/kernels/softmax.h"
 
+#include "engine/cpu/kernels/floats.h"
 #include "engine/cpu/kernels/lanes.h"
-#include "engine/cpu/kernels/math.h"
 
 namespace halfgrad::cpu::HALFGRAD_ISA {
 namespace {
+
+HALFGRAD_INLINE vfloat exp(vfloat x) { return math::exp(Floats(x)).lanes; }
+HALFGRAD_INLINE double exp(double x) { return math::exp(x); }
 
 // Lines that lie side by side in memory are read together, element by element: each cache line is touched
 // once.
@@ -94,10 +97,13 @@ void backward_line(T* dx, const T* dy, const T* y, std::int64_t n, bool log) {
     return log ? load_n(dy + i, k) : load_n(dy + i, k) * load_n(y + i, k);
   });
   const Vector<T> total = spread<T>(sum);
-  map(dx, n, [&](std::int64_t i, std::int64_t k) HALFGRAD_LAMBDA {
-    const Vector<T> d = load_n(dy + i, k), v = load_n(y + i, k);
-    return log ? d - exp(v) * total : v * (d - total);
-  });
+  if (log)
+    map(dx, n, [&](std::int64_t i, std::int64_t k) HALFGRAD_LAMBDA {
+      return load_n(dy + i, k) - exp(load_n(y + i, k)) * total;
+    });
+  else
+    map(dx, n,
+        [&](std::int64_t i, std::int64_t k) HALFGRAD_LAMBDA { return load_n(y + i, k) * (load_n(dy + i, k) - total); });
 }
 
 template <class T>

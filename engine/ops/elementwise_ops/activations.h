@@ -12,7 +12,6 @@ struct Tanh {
   static constexpr Uses uses = Uses::output;
   template <class T>
   static constexpr T forward(const T& x) {
-    using std::tanh;
     return tanh(x);
   }
   template <class T>
@@ -24,7 +23,6 @@ struct Tanh {
 // 1 / (1 + e^-x). Other ops use it too.
 template <class T>
 constexpr T logistic(const T& x) {
-  using std::exp;
   return constant<T>(1) / (constant<T>(1) + exp(-x));
 }
 
@@ -78,13 +76,10 @@ struct Gelu {  // x * Phi(x), Phi the normal distribution function (Hendrycks an
   // erfc(-z) instead of 1 + erf(z): no cancellation where Phi is small.
   template <class T>
   static constexpr T forward(const T& x) {
-    using std::erfc;
     return constant<T>(0.5) * x * erfc(x * constant<T>(-kSqrtHalf));
   }
   template <class T>
   static constexpr T backward(const T& dy, const T& x, const T&) {
-    using std::erfc;
-    using std::exp;
     return dy * (constant<T>(0.5) * erfc(x * constant<T>(-kSqrtHalf)) +
                  x * (constant<T>(kInvSqrtTwoPi) * exp(x * x * constant<T>(-0.5))));
   }
@@ -112,12 +107,10 @@ struct Elu {  // x for x > 0, else alpha * (e^x - 1)
   double alpha = 1;
   template <class T>
   constexpr T forward(const T& x) const {
-    using std::expm1;
     return where(x > constant<T>(0), x, T(constant<T>(alpha) * expm1(x)));
   }
   template <class T>
   constexpr T backward(const T& dy, const T& x, const T&) const {
-    using std::exp;
     return where(x > constant<T>(0), dy, T(dy * (constant<T>(alpha) * exp(x))));
   }
 };
@@ -130,8 +123,6 @@ struct Softplus {  // log(1 + e^(beta x)) / beta, written so that nothing overfl
   template <class T>
   constexpr T forward(const T& x) const {
     using std::abs;
-    using std::exp;
-    using std::log1p;
     return where(x > constant<T>(0), x, T(zeros_like(x))) +
            log1p(exp(-abs(x * constant<T>(beta)))) * constant<T>(1 / beta);
   }

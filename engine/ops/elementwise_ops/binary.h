@@ -103,7 +103,6 @@ struct Pow {
   // a^b log a, and 0 for a = 0, b >= 0, where a^b does not change with b
   template <class T>
   static constexpr T backward_b(const T& dy, const T& a, const T& b, const T& y) {
-    using std::log;
     return where(a == constant<T>(0), where(b >= constant<T>(0), T(zeros_like(dy)), T(dy * (y * log(a)))),
                  T(dy * (y * log(a))));
   }

@@ -6,10 +6,7 @@
 #include <limits>
 #include <type_traits>
 
-// The kernels are compiled once per instruction set; the inline namespace keeps the copies apart at link time.
-#ifndef HALFGRAD_ISA
-#define HALFGRAD_ISA portable
-#endif
+#include "engine/math.h"
 
 namespace halfgrad {
 
@@ -36,11 +33,18 @@ constexpr auto constant(double v) {
   }
 }
 
-// These have namesakes for Tensors, which are found by argument-dependent lookup when T = Tensor.
-template <class T>
-constexpr T where(bool condition, T a, T b) {
-  return condition ? a : b;
-}
+// The functions of floats, vectors of floats and doubles. These and the next have namesakes for Tensors, which are found by
+// argument-dependent lookup when T = Tensor.
+using math::cos;
+using math::erf;
+using math::erfc;
+using math::exp;
+using math::expm1;
+using math::log;
+using math::log1p;
+using math::sin;
+using math::tanh;
+using math::where;
 template <class T>
 constexpr T zeros_like(const T&) {
   return T(0);

@@ -129,7 +129,6 @@ struct Exp {
   static constexpr Uses uses = Uses::output;
   template <class T>
   static constexpr T forward(const T& x) {
-    using std::exp;
     return exp(x);
   }
   template <class T>
@@ -144,7 +143,6 @@ struct Expm1 {  // exp(x) - 1, exact near 0
   static constexpr Uses uses = Uses::output;
   template <class T>
   static constexpr T forward(const T& x) {
-    using std::expm1;
     return expm1(x);
   }
   template <class T>
@@ -159,7 +157,6 @@ struct Log {
   static constexpr Uses uses = Uses::input;
   template <class T>
   static constexpr T forward(const T& x) {
-    using std::log;
     return log(x);
   }
   template <class T>
@@ -174,7 +171,6 @@ struct Log1p {  // log(1 + x), exact near 0
   static constexpr Uses uses = Uses::input;
   template <class T>
   static constexpr T forward(const T& x) {
-    using std::log1p;
     return log1p(x);
   }
   template <class T>
@@ -219,12 +215,10 @@ struct Sin {
   static constexpr Uses uses = Uses::input;
   template <class T>
   static constexpr T forward(const T& x) {
-    using std::sin;
     return sin(x);
   }
   template <class T>
   static constexpr T backward(const T& dy, const T& x, const T&) {
-    using std::cos;
     return dy * cos(x);
   }
 };
@@ -235,12 +229,10 @@ struct Cos {
   static constexpr Uses uses = Uses::input;
   template <class T>
   static constexpr T forward(const T& x) {
-    using std::cos;
     return cos(x);
   }
   template <class T>
   static constexpr T backward(const T& dy, const T& x, const T&) {
-    using std::sin;
     return -dy * sin(x);
   }
 };
@@ -251,12 +243,10 @@ struct Erf {
   static constexpr Uses uses = Uses::input;
   template <class T>
   static constexpr T forward(const T& x) {
-    using std::erf;
     return erf(x);
   }
   template <class T>
   static constexpr T backward(const T& dy, const T& x, const T&) {
-    using std::exp;
     return dy * (constant<T>(kTwoOverSqrtPi) * exp(-(x * x)));
   }
 };
@@ -267,12 +257,10 @@ struct Erfc {  // 1 - erf(x)
   static constexpr Uses uses = Uses::input;
   template <class T>
   static constexpr T forward(const T& x) {
-    using std::erfc;
     return erfc(x);
   }
   template <class T>
   static constexpr T backward(const T& dy, const T& x, const T&) {
-    using std::exp;
     return dy * (constant<T>(-kTwoOverSqrtPi) * exp(-(x * x)));
   }
 };
