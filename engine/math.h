@@ -1,16 +1,17 @@
 #pragma once
 // exp, log, sin, erf and their kin in single precision, with the same bits on every CPU and every GPU.
 //
-// They are written with IEEE additions, multiplications and divisions alone, without fused multiply-adds, so that it does
-// not matter who computes them, nor how many at a time. NaN gives NaN, and infinities, zeros of both signs and subnormal
-// numbers give what the C library gives. How far they may be from the exact result was found over all floats
-// (tests/slow/test_math_all_floats.cpp): in units in the last place it is at most
+// They are written with IEEE additions, multiplications and divisions alone, so that it does not matter who computes
+// them, nor how many at a time. There are no fused multiply-adds, which not every CPU has, but for one that does not
+// round. NaN gives NaN, and infinities, zeros of both signs and subnormal numbers give what the C library gives. How far
+// they may be from the exact result was found over all floats (tests/slow/test_math_all_floats.cpp): in units in the
+// last place it is at most
 //
-//     exp 1   expm1 1.7   log 1   log1p 1.7   sin, cos 1.1   tanh 1.4   erf 1.4   erfc 4.3
+//     exp 1   expm1 1.7   log 1   log1p 1.7   sin, cos 1.1   tanh 1.4   erf 1.1   erfc 1.9   gelu 2
 //
-// The pattern is always the same: the argument is brought into a small interval, where a polynomial is as good as exact,
-// and the result is put together from that. The coefficients are minimax fits (the algorithm of Remez) of the relative
-// error.
+// The pattern is always the same: the argument is brought into a small interval, where a polynomial is as good as
+// exact, and the result is put together from that. The coefficients are minimax fits (the algorithm of Remez) of the
+// relative error.
 //
 // T is float in a kernel for a GPU, and Floats, a vector of them (cpu/kernels/floats.h), in one for a CPU. As in the
 // structs of elementwise ops, nothing may branch on a T: where(condition, a, b) chooses in each lane.
@@ -19,7 +20,7 @@
 #include <cstdint>
 #include <type_traits>
 
-// The kernels of the CPU are compiled once per instruction set; the inline namespace keeps the copies apart at link time.
+// The CPU's kernels are compiled once per instruction set; the inline namespace keeps the copies apart at link time.
 #ifndef HALFGRAD_ISA
 #define HALFGRAD_ISA portable
 #endif
@@ -103,15 +104,23 @@ template <Single T>
 HALFGRAD_MATH T power_of_two(T k) {
   return from_bits<T>(bits(k + (kWhole + 127)) << 23);
 }
-/// x * 2^k, rounded once, for a whole number k, |k| < 160, and |x| between 2^-24 and 2^28, or 0. In two steps, of which the
-/// first is exact, since 2^k need not be a normal number.
+/// x * 2^k, rounded once, for a whole number k, |k| < 200, and |x| between 2^-24 and 2^24, or 0. In two steps, of which
+/// the first is exact, since 2^k need not be a normal number.
 template <Single T>
 HALFGRAD_MATH T scale(T x, T k) {
   const T half = nearest(k * 0.5F);
   return x * power_of_two(half) * power_of_two(k - half);
 }
 
+/// a b - c without rounding, where c is a b rounded, or a is c / b rounded: the difference is a float. That is one
+/// fused multiply-add, or several operations that give the same bits.
+HALFGRAD_MATH float product_minus(float a, float b, float c) { return ::fmaf(a, b, -c); }
+
 // --- exponentials ----------------------------------------------------------------------------------------------------
+
+inline constexpr float kLog2OfE = 1.44269504F;
+/// ln 2 in two parts: the first has so few bits that it is exact times any exponent.
+inline constexpr float kLn2 = 0.693359375F, kLn2Rest = -2.12194440e-4F;
 
 /// x = k ln 2 + r + low with |r| <= ln 2 / 2, for |x| < 2^14; low is what r lost when it was rounded.
 template <Single T>
@@ -120,8 +129,7 @@ struct ExpRange {
 };
 template <Single T>
 HALFGRAD_MATH ExpRange<T> exp_range(T x) {
-  // ln 2 in two parts: the first has so few bits that k times it is exact.
-  const T k = nearest(x * 1.44269504F), high = x - k * 0.693359375F, correction = k * -2.12194440e-4F;
+  const T k = nearest(x * kLog2OfE), high = x - k * kLn2, correction = k * kLn2Rest;
   const T r = high - correction;
   return {k, r, (high - r) - correction};
 }
@@ -147,14 +155,6 @@ HALFGRAD_MATH T exp(T x) {
   const T r = range.r;
   return scale(1.0F + (r + r * r * exp_polynomial(r)), range.k);
 }
-/// e^(x + rest), for x <= 0 and |rest| < 0.05.
-template <Single T>
-HALFGRAD_MATH T exp(T x, T rest) {
-  const ExpRange<T> range = exp_range(at_least(x, -104.0F));
-  const T r = range.r + rest, low = range.low + ((range.r - r) + rest);
-  return scale(1.0F + (r + (r * r * exp_polynomial(r) + low)), range.k);
-}
-
 /// e^x - 1, exact near 0.
 template <Single T>
 HALFGRAD_MATH T expm1(T x) {
@@ -196,9 +196,8 @@ HALFGRAD_MATH T log_of_parts(T f, T exponent) {
   const T square = f * f;
   const T p = polynomial(f, 0.333332151F, -0.249997973F, 0.200104058F, -0.16680488F, 0.140058711F, -0.121842481F,
                          0.139844313F, -0.128917381F);
-  // ln 2 in two parts: the exponent times the first is exact.
-  const T tail = f * square * p - 0.5F * square + exponent * -2.12194440e-4F;
-  return f + tail + exponent * 0.693359375F;
+  const T tail = f * square * p - 0.5F * square + exponent * kLn2Rest;
+  return f + tail + exponent * kLn2;
 }
 /// y = log(x) for the numbers that have one, else what IEEE wants.
 template <Single T>
@@ -262,36 +261,99 @@ HALFGRAD_MATH T cos(T x) {
 
 // --- the error function ----------------------------------------------------------------------------------------------
 
-/// erf(x) for |x| <= 1.
+// erf and erfc of z = x, and of z = sqrt(1/2) x for the normal distribution, in whose density x^2 / 2 is the exponent.
+// That z may not be rounded first: erfc would multiply its error by 2 z^2. So what follows takes x, and one of these for
+// what z is.
+
+struct Same {                                         // z = x
+  static constexpr float square = 1;                  // (z/x)^2
+  static constexpr float factor = 1;                  // z/x, or what two bits hold of it
+  static constexpr float shift = 1.27002144F;         // 1.2700214385986328 x/z, a multiple of 2^-19
+  static constexpr float numerator = 0.821309566F;    // 0.8213095664978027 x/z
+  static constexpr float small = 0.8F, largest = 11;  // 0.8 x/z; and erfc is 0 from here on
+  /// erf(z) = x (factor + this), for |z| <= 0.8.
+  template <Single T>
+  HALFGRAD_MATH static T erf_polynomial(T square) {
+    return polynomial(square, 0.128379166F, -0.376126081F, 0.112831622F, -0.0268222429F, 0.00508686574F,
+                      -0.000654225005F);
+  }
+};
+struct TimesSqrtHalf {  // z = sqrt(1/2) x
+  static constexpr float square = 0.5F;
+  static constexpr float factor = 0.75F;
+  static constexpr float shift = 1.79608154F;
+  static constexpr float numerator = 1.16150713F;
+  static constexpr float small = 1.13F, largest = 15.5F;
+  template <Single T>
+  HALFGRAD_MATH static T erf_polynomial(T square) {
+    return polynomial(square, 0.0478845574F, -0.132980585F, 0.0199456345F, -0.00236999895F, 0.000224123272F,
+                      -1.42415502e-05F);
+  }
+};
+
+/// The first 12 bits of x, whose square is exact.
 template <Single T>
-HALFGRAD_MATH T small_erf(T x) {
-  const T p = polynomial(x * x, 0.1283791661F, -0.3761262596F, 0.1128357872F, -0.0268533472F, 0.005187162198F,
-                         -0.0007997853099F, 7.806903159e-5F);
-  return x + x * p;
+HALFGRAD_MATH T first_bits(T x) {
+  return from_bits<T>(bits(x) & ~0xFFFU);
 }
-/// 1 - erf(x) for x >= 0.5.
-template <Single T>
-HALFGRAD_MATH T large_erfc(T x) {
-  x = at_most(x, 11.0F);
-  // (1 + x) e^(x^2) erfc(x) lies between 0.56 and 1.1, and is a polynomial in q up to 10.1, from where on erfc is 0.
-  const T q = (x - 2.0F) / (x + 2.0F);
-  const T p = polynomial(q, 0.766187012F, -0.259974778F, 0.0378137417F, 0.0425341241F, -0.0252400208F, -0.00049535837F,
-                         0.00390925165F, 5.37929045e-5F, -0.00061075011F) /
-              (x + 1.0F);
-  // An error of x^2 would be multiplied by x^2: its square is exact for a number of 12 bits, the rest goes apart.
-  const T high = from_bits<T>((bits(x) + 2048U) & ~0xFFFU);
-  return p * exp(-high * high, (high - x) * (high + x));
+/// 1 - erf(z) for 0 <= z <= 0.8, where much of 1 is cancelled: what is subtracted first is exact.
+template <class Z, Single T>
+HALFGRAD_MATH T small_erfc(T x) {
+  const T high = first_bits(x);
+  return (1.0F - high * Z::factor) - ((x - high) * Z::factor + x * Z::erf_polynomial(x * x));
 }
+/// a (1 - erf(z)) for z >= 0.8.
+template <class Z, Single T>
+HALFGRAD_MATH T large_erfc(T a, T x) {
+  // e^(-z^2) = 2^k (1 + e). The square is in two parts, as ln 2 is.
+  const T high = first_bits(x), square = high * high * -Z::square, square_rest = (x - high) * (x + high) * -Z::square;
+  const T k = nearest(x * x * (Z::square * -kLog2OfE));
+  const T first = square - k * kLn2, second = square_rest - k * kLn2Rest;
+  const T r = first + second;
+  const T e = r + (r * r * exp_polynomial(r) + ((first - r) + second));
+
+  // (z + 1.27) e^(z^2) erfc(z) / 0.82 = 1 + p, a polynomial in 0.82 / (z + 1.27), which is this quotient.
+  const T divisor = x + Z::shift, quotient = Z::numerator / divisor, u = quotient - 0.239810899F;
+  const T p = u * polynomial(u, 1.48098588F, 0.318169326F, -2.03868008F, -0.106250517F, 4.88538647F, -4.05852652F,
+                             -10.1049366F, 21.3957062F);
+  // What the exact quotient has more, relative to it, of the division and of the divisor.
+  const T divisor_rest = x - (divisor - Z::shift);
+  const T more = (product_minus(quotient, divisor, T(Z::numerator)) + quotient * divisor_rest) * (-1 / Z::numerator);
+
+  // a times the quotient times (1 + e) (1 + p), and what all of these roundings took from it.
+  const T both = e + (p + e * p), factor = a * quotient, product = factor * both, sum = factor + product;
+  const T rest = product_minus(a, quotient, factor) + product_minus(factor, both, product) + sum * more;
+  return scale(sum + (((factor - sum) + product) + rest), k);
+}
+/// a (1 - erf(z)) for z >= 0 and x <= Z::largest.
+template <class Z, Single T>
+HALFGRAD_MATH T erfc_times(T a, T x) {
+  return where(x < Z::small, a * small_erfc<Z>(x), large_erfc<Z>(a, x));
+}
+
 template <Single T>
 HALFGRAD_MATH T erf(T x) {
-  const T a = abs(x);
-  return copysign(where(a < 1.0F, small_erf(a), 1.0F - large_erfc(a)), x);
+  const T a = abs(x), small = a + a * Same::erf_polynomial(a * a);
+  const T large = 1.0F - large_erfc<Same>(T(1.0F), at_most(a, Same::largest));
+  return copysign(where(a < Same::small, small, large), x);
 }
 /// 1 - erf(x)
 template <Single T>
 HALFGRAD_MATH T erfc(T x) {
-  const T a = abs(x), large = large_erfc(a);
-  return where(a < 0.5F, 1.0F - small_erf(x), where(x < 0.0F, 2.0F - large, large));
+  const T y = erfc_times<Same>(T(1.0F), at_most(abs(x), Same::largest));
+  return where(x < 0.0F, 2.0F - y, y);
+}
+/// The normal distribution function, erfc(-x / sqrt(2)) / 2.
+template <Single T>
+HALFGRAD_MATH T normal_cdf(T x) {
+  const T y = erfc_times<TimesSqrtHalf>(T(0.5F), at_most(abs(x), TimesSqrtHalf::largest));
+  return where(x > 0.0F, 1.0F - y, y);
+}
+/// x normal_cdf(x), as max(x, 0) - |x| normal_cdf(-|x|).
+template <Single T>
+HALFGRAD_MATH T gelu(T x) {
+  const T a = at_most(abs(x), TimesSqrtHalf::largest);
+  return where(x > 0.0F, x, x * 0.0F) - erfc_times<TimesSqrtHalf>(0.5F * a, a);  // NaN for -inf, as -inf * 0
 }
 
 // --- in double precision: the C library's ----------------------------------------------------------------------------

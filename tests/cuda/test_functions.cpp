@@ -34,8 +34,8 @@ std::vector<float> floats_all_over() {
   std::vector<float> x;
   for (std::uint64_t bits = 0; bits < 0x1p32; bits += 40009)  // a prime: all bits vary
     x.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(bits)));
-  for (const float edge : {0.0F, 0x1p-126F, 0.5F, 0.625F, 2.0F / 3, 1.0F, 4.0F / 3, 10.05F, 88.72284F, 104.0F,
-                           math::kLargestAngle, std::numeric_limits<float>::infinity()})
+  for (const float edge : {0.0F, 0x1p-126F, 0.5F, 0.625F, 0.8F, 1.13F, 2.0F / 3, 1.0F, 4.0F / 3, 10.05F, 88.72284F,
+                           104.0F, math::kLargestAngle, std::numeric_limits<float>::infinity()})
     for (int step = -8; step <= 8; ++step) {
       x.push_back(std::bit_cast<float>(std::bit_cast<std::uint32_t>(edge) + static_cast<std::uint32_t>(step)));
       x.push_back(-x.back());

@@ -25,6 +25,8 @@ constexpr int position_of() {
   return elementwise::UnaryOps::position<Op>();
 }
 
+inline double exact_gelu(double x) { return 0.5 * x * std::erfc(-x * std::sqrt(0.5)); }
+
 inline const std::vector<MathFunction> kMathFunctions = {
     {"exp", position_of<elementwise::Exp>(), std::exp, 1.0},
     {"expm1", position_of<elementwise::Expm1>(), std::expm1, 1.7},
@@ -33,8 +35,9 @@ inline const std::vector<MathFunction> kMathFunctions = {
     {"sin", position_of<elementwise::Sin>(), std::sin, 1.1},
     {"cos", position_of<elementwise::Cos>(), std::cos, 1.1},
     {"tanh", position_of<elementwise::Tanh>(), std::tanh, 1.4},
-    {"erf", position_of<elementwise::Erf>(), std::erf, 1.4},
-    {"erfc", position_of<elementwise::Erfc>(), std::erfc, 4.3},
+    {"erf", position_of<elementwise::Erf>(), std::erf, 1.1},
+    {"erfc", position_of<elementwise::Erfc>(), std::erfc, 1.9},
+    {"gelu", position_of<elementwise::Gelu>(), exact_gelu, 2.0},
     {"floor", position_of<elementwise::Floor>(), std::floor, 0},
     {"ceil", position_of<elementwise::Ceil>(), std::ceil, 0},
     {"round", position_of<elementwise::Round>(), std::nearbyint, 0},

@@ -48,6 +48,15 @@ HALFGRAD_INLINE Floats at_least(Floats x, float bound) { return at_least(x.lanes
 #if defined(__AVX512F__)
 HALFGRAD_INLINE Floats scale(Floats x, Floats k) { return scale(x.lanes, k.lanes); }
 #endif
+HALFGRAD_INLINE Floats product_minus(Floats a, Floats b, Floats c) {
+#if defined(__AVX512F__) || defined(HALFGRAD_AVX2)
+  return fma(a.lanes, b.lanes, -c.lanes);
+#else  // Dekker's product: a and b in halves of 12 bits, whose products are exact, as are these sums
+  const auto high = [](Floats x) HALFGRAD_LAMBDA { return math::from_bits<Floats>(math::bits(x) & ~0xFFFU); };
+  const Floats product = a * b, p = high(a), q = a - p, r = high(b), s = b - r;
+  return (product - c) + (((p * r - product) + p * s + q * r) + q * s);
+#endif
+}
 template <class F>
 HALFGRAD_INLINE Floats with_large_angles(Floats y, Floats x, F f) {
   const vint large = (math::abs(x) > math::kLargestAngle).bits;

@@ -69,19 +69,29 @@ struct LeakyRelu {
   }
 };
 
+// The normal distribution function.
+template <class T>
+constexpr T normal_cdf(const T& x) {
+  if constexpr (math::Single<T>)
+    return math::normal_cdf(x);
+  else  // erfc(-z) instead of 1 + erf(z): no cancellation where it is small
+    return constant<T>(0.5) * erfc(x * constant<T>(-kSqrtHalf));
+}
+
 struct Gelu {  // x * Phi(x), Phi the normal distribution function (Hendrycks and Gimpel, 2016; the exact form)
   static constexpr const char* name = "gelu";
   static constexpr Types types = Types::floats;
   static constexpr Uses uses = Uses::input;
-  // erfc(-z) instead of 1 + erf(z): no cancellation where Phi is small.
   template <class T>
   static constexpr T forward(const T& x) {
-    return constant<T>(0.5) * x * erfc(x * constant<T>(-kSqrtHalf));
+    if constexpr (math::Single<T>)
+      return math::gelu(x);
+    else
+      return x * normal_cdf(x);
   }
   template <class T>
   static constexpr T backward(const T& dy, const T& x, const T&) {
-    return dy * (constant<T>(0.5) * erfc(x * constant<T>(-kSqrtHalf)) +
-                 x * (constant<T>(kInvSqrtTwoPi) * exp(x * x * constant<T>(-0.5))));
+    return dy * (normal_cdf(x) + x * (constant<T>(kInvSqrtTwoPi) * exp(x * x * constant<T>(-0.5))));
   }
 };
 
