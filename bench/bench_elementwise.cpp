@@ -33,7 +33,7 @@ struct Size {
 const std::vector<Size> kSizes = {{"32 K", 64, 512, {8, 64, 8, 8}}, {"1 M", 1024, 1024, {64, 64, 16, 16}}};
 
 struct Op {
-  const char* name;
+  std::string name;
   double bytes;
   bench::Candidate run;
 };
@@ -55,6 +55,7 @@ std::vector<Op> ops(const Size& size, DType dtype) {
   const Tensor a = randn({size.rows, size.columns}, dtype), b = randn_like(a), leaf = randn_like(a).requires_grad_();
   const Tensor row = randn({size.columns}, dtype), column = randn({size.rows, 1}, dtype);
   const Tensor target = randint(0, size.columns, {size.rows});
+  const Tensor of_ten = randn({size.rows, 10}, dtype).requires_grad_(), digit = randint(0, 10, {size.rows});
   const Tensor gamma = parameter(size.columns), beta = parameter(size.columns);
 
   const std::int64_t channels = size.images[1];
@@ -92,6 +93,8 @@ std::vector<Op> ops(const Size& size, DType dtype) {
       {"softmax", bytes({a, a}), [=] { softmax(a, 1); }},
       {"softmax backward", bytes({a, a, a}), backward(softmax(leaf, 1), {leaf})},
       {"cross_entropy and backward", bytes({a, a, a}), [=] { grad(cross_entropy(leaf, target), {leaf}); }},
+      {fmt::format("cross_entropy {} and backward", of_ten.shape()), bytes({of_ten, of_ten, of_ten}),
+       [=] { grad(cross_entropy(of_ten, digit), {of_ten}); }},
       {"layer_norm", bytes({a, a}), [=] { layer_norm(a, {size.columns}, gamma.detach(), beta.detach()); }},
       {"layer_norm backward", bytes({a, a, a}),
        backward(layer_norm(leaf, {size.columns}, gamma, beta), {leaf, gamma, beta})},
@@ -102,6 +105,7 @@ std::vector<Op> ops(const Size& size, DType dtype) {
        [=] { normalize(images, weight.detach(), bias.detach(), Activation::relu); }},
       {"batch_norm, relu backward", bytes({images, images, images}), backward(activated, {image_leaf, weight, bias})},
       {"dropout", bytes({a, a}), [=] { dropout(a); }},
+      {"dropout and backward", bytes({a, a, a, a}), [=] { grad(dropout(leaf), {leaf}, b); }},
       {"max_pool 2x2", bytes({images, pooled}), [=] { max_pool2d(images, 2); }},
       {"max_pool 2x2 backward", bytes({images, pooled}), backward(pooled, {image_leaf})},
   };

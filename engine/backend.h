@@ -203,6 +203,8 @@ class Backend {
   /// uniform in [a, b), normal with mean a and deviation b, bernoulli: 1 with probability a.
   virtual void random(Distribution kind, const View& y, double a, double b, std::uint64_t seed,
                       std::uint64_t offset) = 0;
+  /// y = x / (1 - p) where the bernoulli number of probability 1 - p is 1, else x * 0. Rounded once; y may be x.
+  virtual void dropout(const View& y, const View& x, double p, std::uint64_t seed, std::uint64_t offset) = 0;
 
   // --- optimizers: see step_control.h. GroupControl, GradStats, LossScaler, the loss and the step counts are in this
   // device's memory -----------------------------------------------------------------------------------------------------
@@ -222,7 +224,8 @@ class Backend {
 
   /// Records what `work` asks of this device, without doing it. `work` must not wait for the device, nor bring host memory
   /// to it; tensors that it makes keep their memory for the replays. It may read tensors from outside, which must live as
-  /// long as the result. `offset` is where the generator of random numbers stands. Error on a device that has no graphs.
+  /// long as the result. `offset` is where the generator of random numbers stands: what is drawn from there on is drawn anew
+  /// by each replay, so a gradient that needs it is part of `work`, too. Error on a device that has no graphs.
   virtual std::unique_ptr<CapturedWork> capture(const std::function<void()>& work, std::uint64_t offset) = 0;
 
   /// out = index (i32 or i64) as i64, dense and row-major, every number in [0, size). Error for one that is not, with the

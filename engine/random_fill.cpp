@@ -40,4 +40,8 @@ RandomFill random_fill(DType dtype, double a, double b, std::uint64_t seed, std:
   return fill;
 }
 
+RandomFill dropout_fill(double p, std::uint64_t seed, std::uint64_t offset) {
+  return {.seed = seed, .offset = offset, .a = 1 - p, .b = p < 1 ? 1 / (1 - p) : 0, .low = 0, .high = 0};
+}
+
 }  // namespace halfgrad

@@ -11,7 +11,7 @@ enum class DType : std::uint8_t;  // dtype.h, which the CPU's kernels must not i
 /// A fill whose elements all come from one distribution.
 struct RandomFill {
   std::uint64_t seed, offset;  ///< element i: counter offset + i/4, lane i%4
-  double a, b;                 ///< uniform: range; normal: mean and deviation; bernoulli: a is the probability of 1
+  double a, b;                 ///< uniform: range; normal: mean and deviation; bernoulli: b with probability a, else 0
   double low, high;            ///< uniform: results are clamped to these
 };
 
@@ -19,6 +19,9 @@ struct RandomFill {
 /// an `a` that the dtype does not have: in f16 even 1 + u * (2 - 1) is 2 for the largest u. So results are clamped to the
 /// dtype's smallest number >= a and its largest < b.
 RandomFill random_fill(DType dtype, double a, double b, std::uint64_t seed, std::uint64_t offset);
+
+/// What dropout multiplies by: 1/(1 - p), or 0 with probability p.
+RandomFill dropout_fill(double p, std::uint64_t seed, std::uint64_t offset);
 
 // The distributions, computed in C: float (also for halves), or double for f64. Always inlined, because the CPU's kernels
 // are compiled once per instruction set.
@@ -59,14 +62,16 @@ class NormalNumbers {
 template <class C>
 class BernoulliNumbers {
  public:
-  [[gnu::always_inline]] explicit constexpr BernoulliNumbers(const RandomFill& fill) : threshold_(fill.a * 0x1p32) {}
-  /// Of the 2^32 equally likely 32-bit numbers, those below the threshold are 1.
+  [[gnu::always_inline]] explicit constexpr BernoulliNumbers(const RandomFill& fill)
+      : threshold_(fill.a * 0x1p32), number_(static_cast<C>(fill.b)) {}
+  /// Of the 2^32 equally likely 32-bit numbers, those below the threshold count.
   [[gnu::always_inline]] constexpr C operator()(std::uint32_t bits) const {
-    return static_cast<double>(bits) < threshold_ ? C(1) : C(0);
+    return static_cast<double>(bits) < threshold_ ? number_ : C(0);
   }
 
  private:
   double threshold_;
+  C number_;
 };
 
 }  // namespace halfgrad

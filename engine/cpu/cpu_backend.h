@@ -66,6 +66,7 @@ class CpuBackend final : public Backend {
   void index_add(const View& y, const View& index, const View& src, int dim) override;
 
   void random(Distribution kind, const View& y, double a, double b, std::uint64_t seed, std::uint64_t offset) override;
+  void dropout(const View& y, const View& x, double p, std::uint64_t seed, std::uint64_t offset) override;
 
   void grad_stats(GradStats* stats, std::int64_t groups, std::span<const GroupedGrad> grads) override;
   void decide_step(GroupControl* control, std::int64_t groups, const GradStats* stats, LossScaler* scaler,

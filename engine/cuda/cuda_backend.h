@@ -18,6 +18,7 @@ namespace cuda {
 class Blas;
 class Dnn;
 struct BadIndex;
+struct RandomBase;
 enum class ConvPass;
 }  // namespace cuda
 
@@ -82,6 +83,7 @@ class CudaBackend final : public Backend {
   void index_add(const View& y, const View& index, const View& src, int dim) override;
 
   void random(Distribution kind, const View& y, double a, double b, std::uint64_t seed, std::uint64_t offset) override;
+  void dropout(const View& y, const View& x, double p, std::uint64_t seed, std::uint64_t offset) override;
 
   void grad_stats(GradStats* stats, std::int64_t groups, std::span<const GroupedGrad> grads) override;
   void decide_step(GroupControl* control, std::int64_t groups, const GradStats* stats, LossScaler* scaler,
@@ -106,6 +108,8 @@ class CudaBackend final : public Backend {
   void check_not_capturing(const char* what) const;
   /// Error for an index that a kernel found out of range.
   void throw_for(const cuda::BadIndex& bad);
+  /// Where random numbers begin that the generator's `offset` belongs to, if captured work draws them; else null.
+  const cuda::RandomBase* random_base(std::uint64_t offset) const;
   /// The libraries, which are set up when they are first needed.
   cuda::Blas& blas();
   cuda::Dnn& dnn();

@@ -86,6 +86,46 @@ void run(const char* name, const RandomFill& fill, void* y, DType dtype, std::in
   dtype == f16 ? run_in(half()) : dtype == f32 ? run_in(float()) : run_in(double());
 }
 
+template <class T>
+__device__ Computed<T> number_of(T x) {
+  if constexpr (std::is_same_v<T, half>)
+    return to_float(x);
+  else
+    return x;
+}
+
+// A thread for each counter, of which the first and the last may belong to less than four elements.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    dropout_kernel(BernoulliNumbers<Computed<T>> number, std::uint64_t seed, std::uint64_t offset,
+                   const RandomBase* base, Dropout elements, T* y, const T* x) {
+  if (base) {
+    seed = base->seed;
+    offset += base->offset;
+  }
+  const std::uint64_t first = elements.first / 4, before = elements.first % 4, end = before + elements.space.numel;
+  const bool by_four =
+      elements.is_dense && before == 0 &&
+      (reinterpret_cast<std::uintptr_t>(y) | reinterpret_cast<std::uintptr_t>(x)) % alignof(Four<T>) == 0;
+  for (std::uint64_t i = first_item(); 4 * i < end; i += item_step()) {
+    Computed<T> factor[4];
+    draw<T>(number, seed, offset + first + i, factor);
+    if (by_four && 4 * i + 4 <= end) {
+      Four<T> four = aligned<Four<T>>(x)[i];
+      for (int lane = 0; lane < 4; ++lane)
+        four.number[lane] = converted<T>(number_of(four.number[lane]) * factor[lane]);
+      aligned<Four<T>>(y)[i] = four;
+    } else {
+      for (int lane = 0; lane < 4; ++lane) {
+        if (4 * i + lane < before || 4 * i + lane >= end) continue;
+        std::uint32_t at[3];
+        elements.space.positions(static_cast<std::uint32_t>(4 * i + lane - before), at);
+        y[at[1]] = converted<T>(number_of(x[at[2]]) * factor[lane]);
+      }
+    }
+  }
+}
+
 }  // namespace
 
 void fill_uniform(const RandomFill& fill, void* y, DType dtype, std::int64_t numel, const RandomBase* base,
@@ -99,6 +139,17 @@ void fill_normal(const RandomFill& fill, void* y, DType dtype, std::int64_t nume
 void fill_bernoulli(const RandomFill& fill, void* y, DType dtype, std::int64_t numel, const RandomBase* base,
                     const Queue& queue) {
   run<BernoulliNumbers>("bernoulli", fill, y, dtype, numel, base, queue);
+}
+
+void dropout(const RandomFill& fill, const Dropout& elements, void* y, const void* x, DType dtype,
+             const RandomBase* base, const Queue& queue) {
+  const std::uint64_t counters = (elements.first % 4 + elements.space.numel + 3) / 4;
+  const auto run_in = [&]<class T>(T) {
+    launch("dropout", dropout_kernel<T>, grid_for(counters, queue), kThreads, queue.stream,
+           BernoulliNumbers<Computed<T>>(fill), fill.seed, fill.offset, base, elements, static_cast<T*>(y),
+           static_cast<const T*>(x));
+  };
+  dtype == f16 ? run_in(half()) : dtype == f32 ? run_in(float()) : run_in(double());
 }
 
 }  // namespace halfgrad::cuda

@@ -1,9 +1,10 @@
 #pragma once
-// The random kernels. Each fills row-major memory of a float dtype; numel > 0.
+// The random kernels. The fills are of row-major memory of a float dtype; numel > 0.
 
 #include <cstdint>
 
 #include "engine/cuda/runtime.h"
+#include "engine/cuda/space.h"
 #include "engine/dtype.h"
 #include "engine/random_fill.h"
 
@@ -18,5 +19,14 @@ struct RandomBase {
 void fill_uniform(const RandomFill&, void* y, DType dtype, std::int64_t numel, const RandomBase* base, const Queue&);
 void fill_normal(const RandomFill&, void* y, DType dtype, std::int64_t numel, const RandomBase* base, const Queue&);
 void fill_bernoulli(const RandomFill&, void* y, DType dtype, std::int64_t numel, const RandomBase* base, const Queue&);
+
+/// y = x * the numbers of a bernoulli fill.
+struct Dropout {
+  Space space;            // of the elements in row-major order: of nothing, y and x
+  std::uint64_t first;    // the number of the first
+  bool is_dense = false;  // y and x lie in that order, too
+};
+void dropout(const RandomFill&, const Dropout&, void* y, const void* x, DType dtype, const RandomBase* base,
+             const Queue&);
 
 }  // namespace halfgrad::cuda

@@ -19,8 +19,20 @@ struct FillKernels {
   FillKernel<double> f64;
 };
 
+/// y = x * the fill's numbers, for elements [begin, end), of which x[0] and y[0] are the first. begin is a multiple of 4;
+/// y may be x.
+template <class T>
+using MultiplyKernel = void (*)(const RandomFill&, std::int64_t begin, std::int64_t end, T* y, const T* x);
+
+struct MultiplyKernels {
+  MultiplyKernel<std::uint16_t> f16;
+  MultiplyKernel<float> f32;
+  MultiplyKernel<double> f64;
+};
+
 struct RandomKernels {
   FillKernels uniform, normal, bernoulli;
+  MultiplyKernels multiply_bernoulli;
 };
 
 }  // namespace halfgrad::cpu
