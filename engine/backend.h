@@ -68,6 +68,13 @@ struct PoolGeometry {
   bool adaptive = false;  ///< average windows [floor(i*in/out), ceil((i+1)*in/out)); kernel, stride and padding unused
 };
 
+/// How cross entropy weighs the classes, as in torch.nn.CrossEntropyLoss.
+struct CrossEntropyTerms {
+  View weight;                       ///< [C], dense, of compute_dtype(x.dtype); or absent
+  double label_smoothing = 0;        ///< in [0, 1]
+  std::int64_t ignore_index = -100;  ///< the target of positions that count for nothing
+};
+
 /// One optimizer update of one parameter. All views are dense and of equal numel, in the same element order.
 /// The gradient is read in its own dtype and multiplied by its group's grad_scale in f32; the update is applied to `master`
 /// and the rounded result written to `param`. When the parameter is its own master (f32, f64, or an f16 parameter that is
@@ -188,6 +195,20 @@ class Backend {
   // --- softmax along dim; log: log_softmax ---------------------------------------------------------------------------
   virtual void softmax(const View& y, const View& x, int dim, bool log) = 0;
   virtual void softmax_backward(const View& dx, const View& dy, const View& y, int dim, bool log) = 0;
+
+  // --- cross entropy along dimension 1 of x [N, C, *], C > 0, with class indices: target (i64) is ignore_index or in [0, C);
+  // a GPU reports others as check_index does. Numbers of positions are [N, *], in compute_dtype(x.dtype), and share their
+  // strides ---------------------------------------------------------------------------------------------------------------
+  /// With log_p = x - most - log_sum, the log_softmax of x, and weight 1 where it is absent:
+  /// loss = -(1 - smoothing) * weight[target] * log_p[target] - smoothing/C * sum of weight * log_p over all classes,
+  /// share = weight[target]; both 0 where the target is ignored. share, most and log_sum may be absent, the last two together.
+  virtual void cross_entropy(const View& loss, const View& share, const View& most, const View& log_sum, const View& x,
+                             const View& target, const CrossEntropyTerms&) = 0;
+  /// dx = the gradient of the sum of loss * dy / divisor: dy [N, *] of x's dtype, any strides; divisor: one number of
+  /// compute_dtype(x.dtype), or absent. dx = 0 where the target is ignored.
+  virtual void cross_entropy_backward(const View& dx, const View& dy, const View& divisor, const View& most,
+                                      const View& log_sum, const View& x, const View& target,
+                                      const CrossEntropyTerms&) = 0;
 
   // --- indexing: index is i64 and within range; sums are never f16 (the op makes them in f32 and rounds once) --------
   /// y[i][j][k] = x[index[i][j][k]][j][k] for dim 0, and so on; y and index share a shape.

@@ -59,6 +59,11 @@ class CpuBackend final : public Backend {
 
   void softmax(const View& y, const View& x, int dim, bool log) override;
   void softmax_backward(const View& dx, const View& dy, const View& y, int dim, bool log) override;
+  void cross_entropy(const View& loss, const View& share, const View& most, const View& log_sum, const View& x,
+                     const View& target, const CrossEntropyTerms&) override;
+  void cross_entropy_backward(const View& dx, const View& dy, const View& divisor, const View& most,
+                              const View& log_sum, const View& x, const View& target,
+                              const CrossEntropyTerms&) override;
 
   void gather(const View& y, const View& x, const View& index, int dim) override;
   void scatter_add(const View& y, const View& index, const View& src, int dim) override;

@@ -1,6 +1,7 @@
-// Softmax and log_softmax on the CPU: the lines along a dimension are handled in bundles of neighbours.
+// Softmax, log_softmax and cross entropy on the CPU: the lines along a dimension are handled in bundles of neighbours.
 
 #include <array>
+#include <tuple>
 
 #include "engine/cpu/cpu_backend.h"
 #include "engine/cpu/kernels.h"
@@ -10,14 +11,13 @@
 namespace halfgrad {
 namespace {
 
-using cpu::LineStrides;
+using cpu::Lines;
 
 constexpr std::int64_t kBundleElements = 32 * 1024;  // of a bundle: it stays in the second-level cache
 constexpr std::int64_t kMaxLines = 64;
 
-// f(pointers, strides, lines, buffer) for bundles of lines along `dim`, in parallel. `views` have one shape
-// and dtype; the layout of the last decides which lines are neighbours. The buffer holds 2 * lines * n
-// numbers.
+// f(operands, lines, n, buffer) for bundles of lines along `dim`, in parallel. `views` have one shape, and may be absent; the
+// layout of the last decides which lines are neighbours. The buffer holds 2 * lines * n numbers of its arithmetic.
 template <std::size_t kViews, class F>
 void for_each_bundle(const std::array<const View*, kViews>& views, int dim, F f) {
   const View& x = *views.back();
@@ -42,34 +42,88 @@ void for_each_bundle(const std::array<const View*, kViews>& views, int dim, F f)
         const cpu::Scratch buffer(static_cast<std::size_t>(2 * lines * (n + cpu::kLinePadding)) * number_size);
         for (std::int64_t bundle = begin; bundle < end; ++bundle) {
           const std::int64_t first = bundle % bundles * lines;
-          std::array<void*, kViews> pointers;
-          std::array<LineStrides, kViews> strides;
+          std::array<Lines, kViews> operands;
           for (std::size_t v = 0; v < kViews; ++v) {
             const View& view = *views[v];
-            strides[v] = {side == d ? 0 : view.strides[side], view.strides[d]};
-            std::int64_t offset = first * strides[v].line, rest = bundle / bundles;
+            if (!view) continue;
+            const std::int64_t between = side == d ? 0 : view.strides[side];
+            std::int64_t offset = first * between, rest = bundle / bundles;
             for (std::size_t i = rank; i-- > 0; rest /= outer[i]) offset += rest % outer[i] * view.strides[i];
-            pointers[v] = view.at(offset);
+            operands[v] = {view.at(offset), between, view.strides[d]};
           }
-          f(pointers, strides, std::min(lines, neighbours - first), n, buffer.as<void>());
+          f(operands, std::min(lines, neighbours - first), n, buffer.as<void>());
         }
       });
+}
+
+// A number for each position, as one for all classes.
+View for_each_class(View view, const Shape& shape) {
+  if (!view) return view;
+  view.shape = shape;
+  view.strides.insert(1, 0);
+  return view;
+}
+
+double sum_of(const View& weight) {
+  double sum = 0;
+  for (std::int64_t c = 0; c < weight.numel(); ++c)
+    sum += weight.dtype == f64 ? weight.as<double>()[c] : weight.as<float>()[c];
+  return sum;
+}
+
+// What the lines of cross entropy have in common.
+cpu::CrossEntropyLines lines_with(const CrossEntropyTerms& terms, std::int64_t classes) {
+  cpu::CrossEntropyLines o;
+  o.weight = terms.weight.data;
+  o.weight_sum = terms.weight ? sum_of(terms.weight) : static_cast<double>(classes);
+  o.smoothing = terms.label_smoothing;
+  o.ignore_index = terms.ignore_index;
+  return o;
 }
 
 }  // namespace
 
 void CpuBackend::softmax(const View& y, const View& x, int dim, bool log) {
   const auto kernel = cpu::kernels().softmax.forward[static_cast<int>(x.dtype)];
-  for_each_bundle<2>({&y, &x}, dim, [&](auto& p, auto& strides, std::int64_t lines, std::int64_t n, void* buffer) {
-    kernel(p[0], p[1], lines, n, strides[0], strides[1], log, buffer);
+  for_each_bundle<2>({&y, &x}, dim, [&](auto& operands, std::int64_t lines, std::int64_t n, void* buffer) {
+    kernel(operands[0], operands[1], lines, n, log, buffer);
   });
 }
 
 void CpuBackend::softmax_backward(const View& dx, const View& dy, const View& y, int dim, bool log) {
   const auto kernel = cpu::kernels().softmax.backward[static_cast<int>(y.dtype)];
-  for_each_bundle<3>({&dx, &dy, &y}, dim,
-                     [&](auto& p, auto& strides, std::int64_t lines, std::int64_t n, void* buffer) {
-                       kernel(p[0], p[1], p[2], lines, n, strides[0], strides[1], strides[2], log, buffer);
+  for_each_bundle<3>({&dx, &dy, &y}, dim, [&](auto& operands, std::int64_t lines, std::int64_t n, void* buffer) {
+    kernel(operands[0], operands[1], operands[2], lines, n, log, buffer);
+  });
+}
+
+void CpuBackend::cross_entropy(const View& loss, const View& share, const View& most, const View& log_sum,
+                               const View& x, const View& target, const CrossEntropyTerms& terms) {
+  const auto kernel = cpu::kernels().softmax.cross_entropy[static_cast<int>(x.dtype)];
+  const cpu::CrossEntropyLines common = lines_with(terms, x.shape[1]);
+  const View l = for_each_class(loss, x.shape), s = for_each_class(share, x.shape), m = for_each_class(most, x.shape),
+             g = for_each_class(log_sum, x.shape), t = for_each_class(target, x.shape);
+  for_each_bundle<6>({&l, &s, &m, &g, &t, &x}, 1,
+                     [&](auto& operands, std::int64_t lines, std::int64_t n, void* buffer) {
+                       cpu::CrossEntropyLines o = common;
+                       std::tie(o.loss, o.share, o.most, o.log_sum, o.target, o.x) = std::tuple_cat(operands);
+                       kernel(o, lines, n, buffer);
+                     });
+}
+
+void CpuBackend::cross_entropy_backward(const View& dx, const View& dy, const View& divisor, const View& most,
+                                        const View& log_sum, const View& x, const View& target,
+                                        const CrossEntropyTerms& terms) {
+  const auto kernel = cpu::kernels().softmax.cross_entropy_backward[static_cast<int>(x.dtype)];
+  cpu::CrossEntropyLines common = lines_with(terms, x.shape[1]);
+  common.divisor = divisor.data;
+  const View d = for_each_class(dy, x.shape), m = for_each_class(most, x.shape), g = for_each_class(log_sum, x.shape),
+             t = for_each_class(target, x.shape);
+  for_each_bundle<6>({&dx, &d, &m, &g, &t, &x}, 1,
+                     [&](auto& operands, std::int64_t lines, std::int64_t n, void* buffer) {
+                       cpu::CrossEntropyLines o = common;
+                       std::tie(o.dx, o.dy, o.most, o.log_sum, o.target, o.x) = std::tuple_cat(operands);
+                       kernel(o, lines, n, buffer);
                      });
 }
 

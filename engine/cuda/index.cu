@@ -3,6 +3,7 @@
 
 #include "engine/cuda/index.h"
 
+#include "engine/cuda/index.cuh"
 #include "engine/cuda/lines.cuh"
 
 namespace halfgrad::cuda {
@@ -19,11 +20,7 @@ __global__ void __launch_bounds__(kThreads)
     const bool is_good = value >= 0 && value < size;
     out[at[0]] = is_good ? value : 0;
     if (is_good) continue;
-    auto* const noted = reinterpret_cast<unsigned long long*>(&bad->op);
-    if (atomicCAS(noted, 0ULL, static_cast<unsigned long long>(op)) != 0) continue;  // another was first
-    bad->value = value;
-    bad->element = first + at[0];
-    bad->size = size;
+    note(bad, {op, value, first + at[0], size});
   }
 }
 

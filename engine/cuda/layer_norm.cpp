@@ -12,17 +12,11 @@ namespace {
 
 using cuda::LinePlan;
 using cuda::Matrix;
-using cuda::Vector;
+using cuda::vector_of;
 
 constexpr std::uint64_t kAlongRows = 0b10;
 constexpr std::int64_t kChunkOfRows = 64;  // that are summed by one thread
 
-Vector vector_of(const View& x) {
-  if (!x) return {};
-  const bool by_eight = x.strides[0] == 1 && cuda::moves_by_eight(x.dtype) &&
-                        reinterpret_cast<std::uintptr_t>(x.data) % cuda::alignment_of_eight(x.dtype) == 0;
-  return {{x.data, x.dtype}, x.strides[0], by_eight};
-}
 Matrix matrix_of(const View& x) { return {{x.data, x.dtype}, x.strides[0], x.strides[1]}; }
 
 // [R] as [R, 1], [C] as [1, C]

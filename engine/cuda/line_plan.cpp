@@ -13,6 +13,13 @@ constexpr std::int64_t kAlone = 512;     // ... and a thread when its neighbours
 
 }  // namespace
 
+Vector vector_of(const View& x) {
+  if (!x) return {};
+  const bool by_eight = x.strides[0] == 1 && moves_by_eight(x.dtype) &&
+                        reinterpret_cast<std::uintptr_t>(x.data) % alignment_of_eight(x.dtype) == 0;
+  return {{x.data, x.dtype}, x.strides[0], by_eight};
+}
+
 LinePlan::LinePlan(std::initializer_list<const View*> operands, std::uint64_t along)
     : along_(along),
       operands_([&] {

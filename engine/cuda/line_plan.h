@@ -12,6 +12,9 @@
 
 namespace halfgrad::cuda {
 
+/// A parameter or a statistic [n]; absent when x is.
+Vector vector_of(const View& x);
+
 /// Lines of operands along the dimensions whose bits are set in `along`. The first operand has all elements, and decides
 /// which lines are neighbours. The others may be absent, or have size 1 in some of its dimensions: there, all its elements
 /// go with that one.

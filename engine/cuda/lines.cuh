@@ -107,6 +107,25 @@ struct Line {
   }
 };
 
+/// The elements of a vector that belong to those of a turn; `absent` when there is no vector.
+template <class C>
+__device__ inline void load_vector(const Vector& vector, const Turn<C>& turn, C absent, Some<C>& v) {
+  if constexpr (std::is_same_v<C, float>)
+    if (vector.by_eight && turn.moves_by_eight())
+      return load_eight(vector.array.data, vector.array.dtype, turn.eighth(), v);
+#pragma unroll
+  for (std::uint32_t k = 0; k < kAtOnce<C>; ++k)
+    v[k] = vector.array.data && turn.has(k)
+               ? load<C>(from(vector.array, turn.element(k) * vector.stride).data, vector.array.dtype, 0)
+               : absent;
+}
+
+/// Element i of a vector.
+template <class C>
+__device__ inline C number_at(const Vector& vector, std::int64_t i) {
+  return load_computed<C>(from(vector.array, i * vector.stride), 0);
+}
+
 /// The numbers of a turn as one: a tree, so that a sum's rounding errors grow with the number of turns.
 template <class C, std::uint32_t n, class Combine>
 __device__ inline C combine_some(const C (&x)[n], Combine combine) {

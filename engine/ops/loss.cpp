@@ -1,6 +1,9 @@
 #include "engine/ops/loss.h"
 
+#include "engine/autograd.h"
+#include "engine/loops.h"
 #include "engine/ops/elementwise.h"
+#include "engine/ops/elementwise_ops.h"
 #include "engine/ops/index.h"
 #include "engine/ops/reduce.h"
 #include "engine/ops/softmax.h"
@@ -35,17 +38,32 @@ void check_classes(const char* op, const Tensor& target, const Tensor& scores, s
   expected.erase(1);
   check(target.defined() && target.dtype() == i64 && target.shape() == expected,
         "{}: the target is {}, but an input {} goes with class indices i64 {}", op, target, scores.shape(), expected);
-  if (!target.device().is_cpu()) return;  // reading them would stall a GPU; there gather() sees to it
-  for (const std::int64_t index : target.to_vector<std::int64_t>())
-    check(index == ignore_index || (index >= 0 && index < scores.size(1)),
-          "{}: the target holds {}, expected classes 0 to {}, or {} to ignore a position", op, index,
-          scores.size(1) - 1, ignore_index);
+  check(target.device() == scores.device(), "{}: the input is on {}, the target on {}; move one with to(Device)", op,
+        scores.device(), target.device());
+  if (target.numel() == 0) return;
+  check(scores.size(1) > 0, "{}: the input is {}, expected at least one class", op, scores);
+  if (!target.device().is_cpu()) return;  // reading them would stall a GPU, whose kernels see to it
+  const View view = target.view_of_data();
+  LoopNest({&view}).for_runs<1>({0}, 0, view.numel(), [&](auto& offset, auto& stride, std::int64_t, std::int64_t n) {
+    const auto* index = view.as<const std::int64_t>() + offset[0];
+    for (std::int64_t i = 0; i < n; ++i, index += stride[0])
+      check(*index == ignore_index || (*index >= 0 && *index < scores.size(1)),
+            "{}: the target holds {}, expected classes 0 to {}, or {} to ignore a position", op, *index,
+            scores.size(1) - 1, ignore_index);
+  });
+}
+
+void check_weight(const char* op, const Tensor& weight, const Tensor& scores) {
+  if (!weight.defined()) return;
+  check(is_floating(weight.dtype()) && weight.shape() == Shape{scores.size(1)},
+        "{}: weight is {}, expected one float for each of the {} classes", op, weight, scores.size(1));
+  check(weight.device() == scores.device(), "{}: the input is on {}, the weight on {}; move one with to(Device)", op,
+        scores.device(), weight.device());
 }
 
 // The weights as they multiply `scores` [N, C, *]: [C, 1, ...], in its dtype.
-Tensor class_weights(const char* op, const Tensor& weight, const Tensor& scores) {
-  check(is_floating(weight.dtype()) && weight.shape() == Shape{scores.size(1)},
-        "{}: weight is {}, expected one float for each of the {} classes", op, weight, scores.size(1));
+Tensor class_weights(const Tensor& weight, const Tensor& scores) {
+  if (!weight.defined()) return weight;
   Shape shape(static_cast<std::size_t>(scores.rank() - 1), 1);
   shape[0] = scores.size(1);
   return cast(weight, scores.dtype()).reshape(shape);
@@ -81,6 +99,85 @@ Tensor soft_nll(const Tensor& log_p, const Tensor& target, const Tensor& weight,
   return reduced(-sum(weight.defined() ? p * log_p * weight : p * log_p, {1}), reduction);
 }
 
+// Cross entropy made of other ops.
+Tensor composed_cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntropyOptions& o) {
+  const Tensor log_p = log_softmax(widened(logits), 1), weight = class_weights(o.weight, log_p);
+  const Tensor loss = is_floating(target.dtype())
+                          ? soft_nll(log_p, target, weight, o.label_smoothing, o.reduction)
+                          : nll(log_p, target, weight, o.label_smoothing, o.ignore_index, o.reduction);
+  return cast(loss, logits.dtype());
+}
+
+// One of the numbers of positions that lie behind each other in `memory`, as a tensor of this shape.
+View plane(const Tensor& memory, std::int64_t number, const Shape& shape) {
+  if (!memory.defined()) return {};
+  View view = memory.view_of_data();
+  view.data = view.at(number * shape.numel());
+  view.shape = shape;
+  view.strides = contiguous_strides(shape);
+  return view;
+}
+
+CrossEntropyTerms terms_of(const CrossEntropyOptions& o) {
+  return {o.weight.defined() ? o.weight.view_of_data() : View{}, o.label_smoothing, o.ignore_index};
+}
+
+struct CrossEntropyGradient {
+  Saved logits, target, weight;
+  Tensor normalizer;  // [2, N, *]: most and log_sum
+  Tensor totals;      // [2]: the sums of loss and share, for a mean; else undefined
+  CrossEntropyOptions options;
+
+  Tensors operator()(const Tensor& dy) const {
+    const Tensor &x = logits.get("cross_entropy"), &t = target.get("cross_entropy");
+    weight.get("cross_entropy");
+    if (grad_enabled()) {  // the gradient as a tensor that has one: that of the same loss, made of other ops
+      const Tensor input = x.view(x.shape());
+      return grad(composed_cross_entropy(input, t, options), {input}, dy, true, true);
+    }
+    View dy_of_each = dy.view_of_data();
+    if (options.reduction != Reduction::none) dy_of_each.strides = Strides(t.shape().size(), 0);
+    dy_of_each.shape = t.shape();
+    Tensor dx = empty_like(x);
+    backend_for(x.device())
+        .cross_entropy_backward(dx.view_of_data(), dy_of_each, plane(totals, 1, {}), plane(normalizer, 0, t.shape()),
+                                plane(normalizer, 1, t.shape()), x.view_of_data(), t.view_of_data(), terms_of(options));
+    return {dx};
+  }
+};
+
+// Cross entropy of class indices, in one pass over the logits: everything checked, the weight as the seam wants it.
+Tensor fused_cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntropyOptions& options) {
+  Backend& backend = backend_for(logits.device());
+  const DType dtype = logits.dtype(), compute = compute_dtype(dtype);
+  const Shape& shape = target.shape();
+  const std::int64_t positions = target.numel();
+  const bool is_mean = options.reduction == Reduction::mean;
+  Shape two = shape;
+  two.insert(0, 2);
+  const Tensor losses = empty(is_mean ? two : shape, compute, logits.device());  // for a mean, the shares behind them
+  const Tensor normalizer = needs_grad(logits) ? empty(two, compute, logits.device()) : Tensor();
+  backend.cross_entropy(plane(losses, 0, shape), is_mean ? plane(losses, 1, shape) : View{},
+                        plane(normalizer, 0, shape), plane(normalizer, 1, shape), logits.view_of_data(),
+                        target.view_of_data(), terms_of(options));
+
+  Tensor y, totals;
+  if (is_mean) {
+    y = empty({}, dtype, logits.device());
+    totals = empty({2, 1}, compute, logits.device());
+    backend.reduce(ReduceOp::sum, totals.view_of_data(), plane(losses, 0, {2, positions}));
+    backend.binary(elementwise::BinaryOps::position<elementwise::Div>(), compute, y.view_of_data(),
+                   plane(totals, 0, {}), plane(totals, 1, {}));
+  } else if (options.reduction == Reduction::sum) {
+    y = empty({}, dtype, logits.device());
+    backend.reduce(ReduceOp::sum, plane(y, 0, {1}), plane(losses, 0, {positions}));
+  } else {
+    y = losses.to(dtype);
+  }
+  return record("cross_entropy", y, {logits},
+                CrossEntropyGradient{Saved(logits), Saved(target), Saved(options.weight), normalizer, totals, options});
+}
+
 // --- of elements ---
 
 // Output and target as they are computed with, and the dtype of the result.
@@ -114,20 +211,19 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntr
   check(soft || !floats, "{}: the target is {}, but probabilities need the input's shape {}, and class indices are i64",
         op, target, logits.shape());
   if (!soft) check_classes(op, target, logits, options.ignore_index);
-  const Tensor log_p = log_softmax(widened(logits), 1);
-  const Tensor weight = options.weight.defined() ? class_weights(op, options.weight, log_p) : Tensor();
-  const Tensor loss =
-      soft ? soft_nll(log_p, target, weight, options.label_smoothing, options.reduction)
-           : nll(log_p, target, weight, options.label_smoothing, options.ignore_index, options.reduction);
-  return cast(loss, logits.dtype());
+  check_weight(op, options.weight, logits);
+  if (soft || needs_grad(options.weight)) return composed_cross_entropy(logits, target, options);
+  CrossEntropyOptions fused = options;
+  if (fused.weight.defined()) fused.weight = cast(fused.weight.detach(), compute_dtype(logits.dtype())).contiguous();
+  return fused_cross_entropy(logits, target, fused);
 }
 
 Tensor nll_loss(const Tensor& log_probabilities, const Tensor& target, const NllOptions& options) {
   static constexpr const char* op = "nll_loss";
   check_scores(op, log_probabilities);
   check_classes(op, target, log_probabilities, options.ignore_index);
-  const Tensor log_p = widened(log_probabilities);
-  const Tensor weight = options.weight.defined() ? class_weights(op, options.weight, log_p) : Tensor();
+  check_weight(op, options.weight, log_probabilities);
+  const Tensor log_p = widened(log_probabilities), weight = class_weights(options.weight, log_p);
   return cast(nll(log_p, target, weight, 0, options.ignore_index, options.reduction), log_probabilities.dtype());
 }
 

@@ -10,6 +10,7 @@
 #include "engine/ops/elementwise.h"
 #include "engine/ops/index.h"
 #include "engine/ops/join.h"
+#include "engine/ops/loss.h"
 #include "engine/ops/norm.h"
 #include "engine/ops/reduce.h"
 #include "engine/ops/softmax.h"
@@ -193,6 +194,41 @@ TEST_CASE("softmax and its gradient, along lines of every length and layout") {
           const Tensor total = log ? 1 + softmax(x.to(f64), 1) * static_cast<double>(n) * 14
                                    : 4 * exact[0] + (t == f16 ? 0x1p-12 : 0x1p-126);
           check_close(found[1], exact[1], 2 * units, total);
+        }
+}
+
+// The units of softmax, below, make log_p wrong by as many times |log_p| + 10, which is less than 28 for these logits, and p by
+// as much relative to p. Weights are at most 1.5 and dy 1, so a loss is wrong by less than 64 units, and a gradient by 64
+// units of p and of itself, and one of what smoothing subtracts.
+TEST_CASE("cross_entropy and its gradient, along lines of every length and layout") {
+  for (std::int64_t n : kLengths)
+    for (DType t : {f16, f32, f64})
+      for (const Tensor& x : layouts_of(uniform({3, n}, -4, 4).to(t)))
+        for (double smoothing : {0.0, 0.1}) {
+          CAPTURE(n);
+          CAPTURE(halfgrad::name_of(t));
+          CAPTURE(smoothing);
+          const Tensor target = from_vector(std::vector<std::int64_t>{0, n - 1, n > 2 ? n / 2 : -7});
+          const auto run = [&](const Tensor& input, bool weighted) {
+            const Tensor leaf = Tensor(input.detach()).requires_grad_();
+            const Tensor weight = uniform({n}, 0.5, 1.5, 3).to(t).to(input.dtype()).to(input.device());
+            const Tensor y = cross_entropy(leaf, target.to(input.device()),
+                                           {.weight = weighted ? weight : Tensor(),
+                                            .label_smoothing = smoothing,
+                                            .ignore_index = -7,
+                                            .reduction = Reduction::none});
+            const Tensor dy = uniform({3}, -1, 1, 7).to(t).to(input.dtype()).to(input.device());
+            return Tensors{y, grad(y, {leaf}, dy)[0]};
+          };
+          for (bool weighted : {false, true}) {
+            const Tensors found = run(on_gpu(x), weighted), exact = run(x.to(f64), weighted);
+            const double unit = t == f64 ? 0x1p-53 : 0x1p-24, units = (16 + kSumUnits) * unit;
+            const double tiny = t == f16 ? 0x1p-25 : t == f32 ? 0x1p-126 : 0;
+            check_close(found[0], exact[0], 1, abs(exact[0]) * unit_of(t) + (64 * units + tiny));
+            const Tensor p = softmax(x.to(f64), 1), size = abs(exact[1]);
+            check_close(found[1], exact[1], 1,
+                        (p + size + smoothing / static_cast<double>(n)) * (64 * units) + size * unit_of(t) + tiny);
+          }
         }
 }
 

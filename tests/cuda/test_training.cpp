@@ -6,6 +6,9 @@
 #include <string_view>
 
 #include "callbacks/gradients.h"
+#include "engine/autograd.h"
+#include "engine/ops/dropout.h"
+#include "engine/ops/elementwise.h"
 #include "engine/ops/index.h"
 #include "optim/rmsprop.h"
 #include "tests/callbacks/training.h"
@@ -98,6 +101,11 @@ struct SaveInTheMiddle : Callback {
   }
   std::string path;
 };
+
+Tensor uniform_on_gpu(const Shape& shape, std::uint64_t seed) {
+  manual_seed(seed);
+  return rand(shape, f32, gpu);
+}
 
 // The largest difference of two vectors, in units of the largest magnitude of the first.
 double distance(const std::vector<double>& a, const std::vector<double>& b) {
@@ -217,7 +225,35 @@ TEST_CASE("an index that is out of range is reported when the results are read, 
   const data::TensorDataset dataset(ones({8, 8}), full({8}, 5, i64));
   Learner learn({data::DataLoader(dataset, {.batch_size = 4, .prefetch = 0}), {}}, model, nn::cross_entropy,
                 {.silent = true});
-  CHECK(contains(message_of([&] { learn.fit(1); }), "gather: index 5"));
+  CHECK(contains(message_of([&] { learn.fit(1); }), "cross_entropy: index 5"));
+}
+
+TEST_CASE("a graph draws the numbers of dropout anew, the same ones forward and backward") {
+  const Shape shape = {5, 7};
+  const Tensor x = uniform_on_gpu(shape, 1), leaf = Tensor(uniform_on_gpu(shape, 2)).requires_grad_();
+  manual_seed(9);
+  const Tensor before = dropout(leaf, 0.5);  // drawn before the capture begins: its gradient does not change
+  const Tensor gradient_before = grad(before, {leaf}, x, true)[0];
+  const std::uint64_t offset = default_generator().state().offset;
+  Tensor y = zeros(shape, f32, gpu), dx = y.clone(), dx_before = y.clone();
+  const std::unique_ptr<CapturedWork> graph = backend_for(gpu).capture(
+      [&] {
+        const Tensor drop = dropout(leaf, 0.5);
+        const Tensor gradient = grad(drop, {leaf}, x)[0], old_gradient = grad(before, {leaf}, x, true)[0];
+        NoGrad guard;
+        y.copy_(drop);
+        dx.copy_(gradient);
+        dx_before.copy_(old_gradient);
+      },
+      offset);
+  for (const std::uint64_t at : {offset, offset + 1000}) {
+    graph->replay(17, at);
+    default_generator().set_state({.seed = 17, .offset = at});
+    const Tensor expected = dropout(leaf, 0.5);
+    CHECK(y.to_vector<float>() == expected.to_vector<float>());
+    CHECK(dx.to_vector<float>() == grad(expected, {leaf}, x)[0].to_vector<float>());
+    CHECK(dx_before.to_vector<float>() == gradient_before.to_vector<float>());
+  }
 }
 
 TEST_CASE("capture_step says what it cannot do") {

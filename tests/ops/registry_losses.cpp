@@ -123,7 +123,8 @@ void register_element_losses(Entries& entries) {
 // --- of classes --------------------------------------------------------------------------------------------
 
 struct Classes {
-  bool weighted = false;
+  bool weighted = false;           // by an input, which has a gradient
+  std::vector<double> fixed = {};  // weights that have none: halves hold them exactly
   double smoothing = 0;
   std::int64_t ignore = -100;
   Reduction reduction = Reduction::mean;
@@ -176,6 +177,22 @@ Array soft_loss(const Array& log_p, const Array& target, const Array* weight, co
   return reduced(losses, o.reduction);
 }
 
+Array constants(const std::vector<double>& values, DType dtype) {
+  Array y({static_cast<std::int64_t>(values.size())}, dtype);
+  for (std::size_t i = 0; i < values.size(); ++i) y.values[i] = Num(values[i]);
+  return y;
+}
+
+// The weight among the inputs of the op and of the oracle; undefined and null without one.
+Tensor weight_of(const Tensors& x, const Classes& o) {
+  if (x.size() > 2) return x[2];
+  return o.fixed.empty() ? Tensor() : from_vector(o.fixed).to(x[0].dtype()).to(x[0].device());
+}
+const Array* weight_of(const Arrays& x, const Array& fixed) {
+  if (x.size() > 2) return &x[2];
+  return fixed.values.empty() ? nullptr : &fixed;
+}
+
 // What both losses of classes are tried with: logits or log-probabilities, and targets some of which are
 // ignored.
 struct ClassCase {
@@ -194,6 +211,9 @@ std::vector<ClassCase> class_cases() {
     cases.push_back({fmt::format("one class ignored, {}", name_of(reduction)),
                      {7, 3},
                      {.weighted = true, .ignore = 1, .reduction = reduction}});
+    cases.push_back({fmt::format("weights without a gradient, one class ignored, {}", name_of(reduction)),
+                     {4, 3, 5},
+                     {.fixed = {0.5, 2, 1.25}, .ignore = 2, .reduction = reduction}});
   }
   cases.push_back({"more classes than a vector", {4, 67}, {}});
   cases.push_back({"one class", {3, 1}, {}});
@@ -222,36 +242,35 @@ void register_class_losses(Entries& entries) {
         c.name, class_inputs(c),
         [o = c.options](const Tensors& x) {
           return cross_entropy(x[0], x[1],
-                               {.weight = x.size() > 2 ? x[2] : Tensor(),
+                               {.weight = weight_of(x, o),
                                 .label_smoothing = o.smoothing,
                                 .ignore_index = o.ignore,
                                 .reduction = o.reduction});
         },
         [=, o = c.options](const Arrays& x) {
-          return indexed_loss(log_softmax_of(x[0]), x[1], x.size() > 2 ? &x[2] : nullptr, o);
+          return indexed_loss(log_softmax_of(x[0]), x[1], weight_of(x, constants(o.fixed, x[0].dtype)), o);
         });
     Tensors soft = class_inputs(c);
     soft[1] = uniform(c.scores, 0, 1, 2);
     cross.add(
         c.name + ", probabilities", soft,
         [o = c.options](const Tensors& x) {
-          return cross_entropy(
-              x[0], x[1],
-              {.weight = x.size() > 2 ? x[2] : Tensor(), .label_smoothing = o.smoothing, .reduction = o.reduction});
+          return cross_entropy(x[0], x[1],
+                               {.weight = weight_of(x, o), .label_smoothing = o.smoothing, .reduction = o.reduction});
         },
         [=, o = c.options](const Arrays& x) {
-          return soft_loss(log_softmax_of(x[0]), x[1], x.size() > 2 ? &x[2] : nullptr, o);
+          return soft_loss(log_softmax_of(x[0]), x[1], weight_of(x, constants(o.fixed, x[0].dtype)), o);
         });
   };
   for (const ClassCase& c : class_cases()) {
     nll.add(
         c.name, class_inputs(c),
         [o = c.options](const Tensors& x) {
-          return nll_loss(
-              x[0], x[1],
-              {.weight = x.size() > 2 ? x[2] : Tensor(), .ignore_index = o.ignore, .reduction = o.reduction});
+          return nll_loss(x[0], x[1], {.weight = weight_of(x, o), .ignore_index = o.ignore, .reduction = o.reduction});
         },
-        [o = c.options](const Arrays& x) { return indexed_loss(x[0], x[1], x.size() > 2 ? &x[2] : nullptr, o); });
+        [o = c.options](const Arrays& x) {
+          return indexed_loss(x[0], x[1], weight_of(x, constants(o.fixed, x[0].dtype)), o);
+        });
     add_cross(c);
     add_cross(smoothed(c, 0.1));
   }

@@ -64,13 +64,13 @@ HALFGRAD_INLINE Vector<T> spread(Number<T> x) {
   }
 }
 
-/// v with 0 in all lanes but the first n.
-HALFGRAD_INLINE vfloat first_n(vfloat v, std::int64_t n) {
+/// The first n lanes of v and, from there on, those of `rest`.
+HALFGRAD_INLINE vfloat first_n(vfloat v, std::int64_t n, vfloat rest = vfloat{}) {
   vint lane = {};
   for (int i = 0; i < kLanes; ++i) lane[i] = i;
-  return lane < static_cast<std::int32_t>(n) ? v : vfloat{};
+  return lane < static_cast<std::int32_t>(n) ? v : rest;
 }
-HALFGRAD_INLINE double first_n(double v, std::int64_t) { return v; }
+HALFGRAD_INLINE double first_n(double v, std::int64_t, double = 0) { return v; }
 
 /// x in its Number, which holds it exactly.
 template <class T>

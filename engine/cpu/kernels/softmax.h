@@ -1,12 +1,13 @@
 #pragma once
-// Kernels of softmax and log_softmax. In all tables a dtype is the index of its DType: f16, f32, f64.
+// Kernels of softmax, log_softmax and cross entropy. In all tables a dtype is the index of its DType: f16, f32, f64.
 
 #include <cstdint>
 
 namespace halfgrad::cpu {
 
-/// A bundle of lines: element i of line l is at l * line + i * step.
-struct LineStrides {
+/// A bundle of lines: element i of line l is at data[l * line + i * step]. No data: absent.
+struct Lines {
+  void* data = nullptr;
   std::int64_t line = 0, step = 1;
 };
 
@@ -14,16 +15,27 @@ struct LineStrides {
 /// the same places in the cache.
 inline constexpr std::int64_t kLinePadding = 16;
 
+/// Cross entropy of lines of logits; see Backend::cross_entropy. "Numbers" are floats (doubles for f64).
+struct CrossEntropyLines {
+  Lines x, target;                   ///< target: one i64 for each line
+  Lines loss, share, most, log_sum;  ///< one number for each line; share, most and log_sum may be absent
+  Lines dx, dy;                      ///< of the gradient alone. dy: one element of x's dtype for each line
+  const void* divisor = nullptr;     ///< one number, or null
+  const void* weight = nullptr;      ///< numbers of the classes, or null
+  double weight_sum = 0;             ///< over all classes
+  double smoothing = 0;
+  std::int64_t ignore_index = 0;
+};
+
+/// All of them take `count` lines of n > 0 elements and a buffer for 2 * count lines of numbers, kLinePadding included.
 struct SoftmaxKernels {
-  /// `buffer` has room for lines + 1 lines of floats (doubles for f64).
-  using Forward = void (*)(void* y, const void* x, std::int64_t lines, std::int64_t n, LineStrides y_strides,
-                           LineStrides x_strides, bool log, void* buffer);
+  using Forward = void (*)(const Lines& y, const Lines& x, std::int64_t count, std::int64_t n, bool log, void* buffer);
   Forward forward[3];
-  /// `buffer` has room for 2 * lines lines of floats (doubles for f64).
-  using Backward = void (*)(void* dx, const void* dy, const void* y, std::int64_t lines, std::int64_t n,
-                            LineStrides dx_strides, LineStrides dy_strides, LineStrides y_strides, bool log,
-                            void* buffer);
+  using Backward = void (*)(const Lines& dx, const Lines& dy, const Lines& y, std::int64_t count, std::int64_t n,
+                            bool log, void* buffer);
   Backward backward[3];
+  using CrossEntropy = void (*)(const CrossEntropyLines&, std::int64_t count, std::int64_t n, void* buffer);
+  CrossEntropy cross_entropy[3], cross_entropy_backward[3];
 };
 
 }  // namespace halfgrad::cpu
