@@ -1,6 +1,6 @@
 #include "engine/autograd.h"
 
-#include <algorithm>
+#include <memory_resource>
 #include <queue>
 #include <unordered_map>
 
@@ -41,21 +41,22 @@ bool is_only_owner(const Tensor& x) {
 
 // The end of the graph: adds what arrives to the leaf's grad.
 struct AccumulateGrad final : Node {
-  Tensor leaf;
+  Tensor tensor;
 
+  Tensor* leaf() override { return &tensor; }
   Tensors backward(const Tensor& dy) override {
-    Tensor total = leaf.grad();
+    Tensor total = tensor.grad();
     if (recording) {  // create_graph: the gradient itself stays part of the graph
-      leaf.set_grad(total.defined() ? total + dy : dy);
+      tensor.set_grad(total.defined() ? total + dy : dy);
     } else if (total.defined()) {
       total.add_(dy);
-    } else if (is_only_owner(dy) && dy.strides() == leaf.strides()) {
-      leaf.set_grad(dy);
+    } else if (is_only_owner(dy) && dy.strides() == tensor.strides()) {
+      tensor.set_grad(dy);
     } else {
-      const Strides strides = repeats_memory(leaf) ? contiguous_strides(leaf.shape()) : leaf.strides();
-      Tensor copy = empty_strided(leaf.shape(), strides, leaf.dtype(), leaf.device());
+      const Strides strides = repeats_memory(tensor) ? contiguous_strides(tensor.shape()) : tensor.strides();
+      Tensor copy = empty_strided(tensor.shape(), strides, tensor.dtype(), tensor.device());
       copy.copy_(dy);
-      leaf.set_grad(copy);
+      tensor.set_grad(copy);
     }
     return {};
   }
@@ -72,7 +73,7 @@ std::shared_ptr<Node> node_of(const Tensor& x) {
   auto node = std::make_shared<AccumulateGrad>();
   node->name = "leaf";
   node->sequence = 0;  // after every step of the graph
-  node->leaf = x;
+  node->tensor = x;
   node->shape = x.shape();
   node->dtype = x.dtype();
   impl.accumulator = node;
@@ -107,81 +108,110 @@ class Pass {
     }
     results_.resize(wanted.size());
     plan();
-    steps_[root_.get()].gradient = gradient;
+    steps_.front().gradient = gradient;
   }
 
   Tensors run() {
     RecordingGuard guard(create_graph_);
-    std::priority_queue<Node*, std::vector<Node*>, Earlier> ready;
-    if (steps_[root_.get()].needed) ready.push(root_.get());
+    std::priority_queue<Ready> ready;
+    const auto push = [&](std::size_t position) { ready.push({steps_[position].node->sequence, position}); };
+    if (steps_.front().needed) push(0);
     while (!ready.empty()) {
-      Node* node = ready.top();
+      Step& step = steps_[ready.top().position];
       ready.pop();
-      Tensors grads = visit(*node);
-      for (std::size_t i = 0; i < node->inputs.size(); ++i) {
-        Node* input = node->inputs[i].get();
-        if (!input || !steps_[input].needed) continue;
-        Step& step = steps_[input];
+      Tensors grads = visit(step);
+      for (std::size_t i = 0; i < step.node->inputs.size(); ++i) {
+        Step* input = input_of(step, i);
+        if (!input || !input->needed) continue;
         if (i < grads.size() && grads[i].defined()) {
-          check_gradient(grads[i], *input, node->name);
-          accumulate(step.gradient, std::move(grads[i]));
+          check_gradient(grads[i], *input->node, step.node->name);
+          accumulate(input->gradient, std::move(grads[i]));
         }
-        if (--step.pending == 0) ready.push(input);
+        if (--input->pending == 0) push(static_cast<std::size_t>(input - steps_.data()));
       }
     }
     return std::move(results_);
   }
 
  private:
+  /// What the pass has to do with a node.
   struct Step {
-    Tensor gradient;
+    Node* node;
+    std::size_t edges;  // where the positions of the node's inputs begin in edges_
+    Tensor gradient = {};
     int pending = 0;      // how many of the steps that read this one's output have not run yet
     bool needed = false;  // a wanted gradient lies here or further down
   };
-  struct Earlier {
-    bool operator()(const Node* a, const Node* b) const { return a->sequence < b->sequence; }
+  struct Ready {
+    std::uint64_t sequence;
+    std::size_t position;
+    bool operator<(const Ready& other) const { return sequence < other.sequence; }
   };
+  static constexpr std::size_t kNone = SIZE_MAX;
+
+  Step* input_of(const Step& step, std::size_t i) {
+    const std::size_t position = edges_[step.edges + i];
+    return position == kNone ? nullptr : &steps_[position];
+  }
+
+  // The node's position among the steps, where it is put when it is not there yet.
+  std::size_t find(Node* node) {
+    const auto [found, is_new] = positions_.try_emplace(node, steps_.size());
+    if (is_new) {
+      steps_.push_back({.node = node, .edges = edges_.size()});
+      edges_.resize(edges_.size() + node->inputs.size(), kNone);
+    }
+    return found->second;
+  }
 
   // Finds the nodes below the root with an explicit stack (a graph may be 100,000 nodes deep), marks those that lead to
   // a wanted gradient, and counts for each how many gradients it waits for.
   void plan() {
-    std::vector<Node*> order;  // inputs before the nodes that read them
-    std::vector<std::pair<Node*, std::size_t>> stack{{root_.get(), 0}};
-    steps_[root_.get()];
+    std::vector<std::size_t> order;  // inputs before the nodes that read them
+    std::vector<std::pair<std::size_t, std::size_t>> stack{{find(root_.get()), 0}};
     while (!stack.empty()) {
-      auto& [node, next] = stack.back();
-      if (next == node->inputs.size()) {
-        order.push_back(node);
+      auto& [position, next] = stack.back();
+      const Step& step = steps_[position];
+      if (next == step.node->inputs.size()) {
+        order.push_back(position);
         stack.pop_back();
         continue;
       }
-      Node* input = node->inputs[next++].get();
-      if (input && steps_.try_emplace(input).second) stack.emplace_back(input, 0);
+      const std::size_t edge = step.edges + next;
+      Node* input = step.node->inputs[next++].get();
+      if (!input) continue;
+      const std::size_t known = steps_.size();
+      edges_[edge] = find(input);
+      if (steps_.size() > known) stack.emplace_back(known, 0);
     }
-    for (Node* node : order) {
-      bool needed = capturing_
-                        ? std::any_of(captures_.begin(), captures_.end(), [&](auto& c) { return c.get() == node; })
-                        : dynamic_cast<AccumulateGrad*>(node) != nullptr;
-      for (const auto& input : node->inputs) needed = needed || (input && steps_[input.get()].needed);
-      steps_[node].needed = needed;
+    for (const auto& capture : captures_)
+      if (const auto found = positions_.find(capture.get()); found != positions_.end())
+        steps_[found->second].needed = true;
+    for (std::size_t position : order) {
+      Step& step = steps_[position];
+      if (!capturing_) step.needed = step.node->leaf() != nullptr;
+      for (std::size_t i = 0; i < step.node->inputs.size(); ++i)
+        if (const Step* input = input_of(step, i); input && input->needed) step.needed = true;
+      for (std::size_t i = 0; step.needed && i < step.node->inputs.size(); ++i)
+        if (Step* input = input_of(step, i)) ++input->pending;
     }
-    for (Node* node : order)
-      if (steps_[node].needed)
-        for (const auto& input : node->inputs)
-          if (input) ++steps_[input.get()].pending;
   }
 
-  Tensors visit(Node& node) {
-    Tensor dy = std::move(steps_[&node].gradient);
+  Tensors visit(Step& step) {
+    Tensor dy = std::move(step.gradient);
     if (!dy.defined()) return {};  // every path to here was cut
-    auto* leaf = dynamic_cast<AccumulateGrad*>(&node);
-    const auto& hooks = leaf ? leaf->leaf.impl()->hooks : node.hooks;
+    Node& node = *step.node;
+    Tensor* leaf = node.leaf();
+    const auto& hooks = leaf ? leaf->impl()->hooks : node.hooks;
     if (!hooks.empty()) dy = run_hooks(hooks, std::move(dy), node);
     for (std::size_t i = 0; i < captures_.size(); ++i)
       if (captures_[i].get() == &node) results_[i] = dy;
     if (leaf && capturing_) return {};
     bool goes_on = leaf != nullptr;
-    for (const auto& input : node.inputs) goes_on = goes_on || (input && steps_[input.get()].needed);
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      const Step* input = input_of(step, i);
+      goes_on = goes_on || (input && input->needed);
+    }
     if (!goes_on) return {};
     check(!node.released(),
           "backward: the graph below '{}' was freed by an earlier backward; pass retain_graph = true to that one",
@@ -206,7 +236,11 @@ class Pass {
   std::shared_ptr<Node> root_;
   std::vector<std::shared_ptr<Node>> captures_;
   Tensors results_;
-  std::unordered_map<Node*, Step> steps_;
+  std::vector<Step> steps_;  // the root's first
+  std::vector<std::size_t> edges_;
+  // The map takes its memory from here instead of asking for each node's, and gives all of it back at the end.
+  std::pmr::monotonic_buffer_resource memory_;
+  std::pmr::unordered_map<const Node*, std::size_t> positions_{&memory_};
 };
 
 Tensor root_gradient(const Tensor& output, const Tensor& gradient) {

@@ -37,6 +37,8 @@ struct Node : std::enable_shared_from_this<Node> {
   /// Drops what was saved for backward; a second backward then fails with an Error.
   virtual void release() = 0;
   virtual bool released() const = 0;
+  /// The tensor to whose grad this node adds, when it is a leaf's; null for a step.
+  virtual Tensor* leaf() { return nullptr; }
 };
 
 /// True when ops on x are recorded now.

@@ -1,6 +1,6 @@
 #include "engine/loops.h"
 
-#include <algorithm>
+#include <utility>
 
 namespace halfgrad {
 
@@ -8,12 +8,16 @@ LoopNest::LoopNest(std::initializer_list<const View*> operands) {
   const View& out = **operands.begin();
   numel = out.numel();
 
-  Shape order;  // the output's dimensions, largest stride first
-  for (int d = 0; d < out.shape.rank(); ++d)
-    if (out.shape[static_cast<std::size_t>(d)] != 1) order.push_back(d);
-  std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
-    return out.strides[static_cast<std::size_t>(a)] > out.strides[static_cast<std::size_t>(b)];
-  });
+  // The output's dimensions, largest stride first; equal ones stay as they are. Sorted by insertion: they are few.
+  Shape order;
+  for (int d = 0; d < out.shape.rank(); ++d) {
+    if (out.shape[static_cast<std::size_t>(d)] == 1) continue;
+    order.push_back(d);
+    const auto smaller = [&](std::int64_t a) {
+      return out.strides[static_cast<std::size_t>(a)] < out.strides[static_cast<std::size_t>(d)];
+    };
+    for (std::size_t i = order.size() - 1; i > 0 && smaller(order[i - 1]); --i) std::swap(order[i - 1], order[i]);
+  }
 
   const auto stride_of = [](const View& x, std::int64_t d) { return x ? x.strides[static_cast<std::size_t>(d)] : 0; };
   for (std::int64_t d : order) {

@@ -4,31 +4,23 @@
 
 namespace halfgrad {
 
-std::int64_t* Shape::allocate(std::size_t n) {
-  if (n <= kInline) {
-    heap_.reset();
-  } else if (n > size_ || !heap_) {
-    heap_ = std::make_unique<std::int64_t[]>(n);
-  }
+std::int64_t* Shape::allocate_on_heap(std::size_t n) {
+  if (n > size_ || !heap_) heap_ = std::make_unique<std::int64_t[]>(n);
   size_ = n;
-  return data();
+  return heap_.get();
 }
 
 void Shape::insert(std::size_t at, std::int64_t value) {
-  Shape grown;
-  std::int64_t* out = grown.allocate(size_ + 1);
-  std::copy_n(begin(), at, out);
+  const Shape before = *this;
+  std::int64_t* out = allocate(size_ + 1);
+  std::copy_n(before.begin(), at, out);
   out[at] = value;
-  std::copy(begin() + at, end(), out + at + 1);
-  *this = std::move(grown);
+  std::copy(before.begin() + at, before.end(), out + at + 1);
 }
 
 void Shape::erase(std::size_t at) {
-  Shape shrunk;
-  std::int64_t* out = shrunk.allocate(size_ - 1);
-  std::copy_n(begin(), at, out);
-  std::copy(begin() + at + 1, end(), out + at);
-  *this = std::move(shrunk);
+  std::copy(begin() + at + 1, end(), begin() + at);
+  --size_;
 }
 
 std::string Shape::str() const {

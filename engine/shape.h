@@ -6,6 +6,7 @@
 #include <initializer_list>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/error.h"
@@ -20,21 +21,22 @@ class Shape {
   Shape(const std::vector<std::int64_t>& values) : Shape(values.data(), values.size()) {}
   Shape(const std::int64_t* values, std::size_t n) { std::copy_n(values, n, allocate(n)); }
   explicit Shape(std::size_t n, std::int64_t value) { std::fill_n(allocate(n), n, value); }
-  Shape(const Shape& other) : Shape(other.data(), other.size()) {}
-  Shape(Shape&& other) noexcept : size_(other.size_), heap_(std::move(other.heap_)) {
-    std::copy_n(other.inline_, kInline, inline_);
-    other.size_ = 0;
-  }
+  Shape(const Shape& other) { *this = other; }
+  Shape(Shape&& other) noexcept { *this = std::move(other); }
   Shape& operator=(const Shape& other) {
-    if (this != &other) std::copy_n(other.data(), other.size(), allocate(other.size()));
+    if (!heap_ && !other.heap_) [[likely]] {
+      size_ = other.size_;
+      std::copy_n(other.inline_, kInline, inline_);  // all of them: their number is a constant
+    } else if (this != &other) {
+      std::copy_n(other.data(), other.size(), allocate(other.size()));
+    }
     return *this;
   }
   Shape& operator=(Shape&& other) noexcept {
     if (this == &other) return *this;
-    size_ = other.size_;
+    size_ = std::exchange(other.size_, 0);
     heap_ = std::move(other.heap_);
     std::copy_n(other.inline_, kInline, inline_);
-    other.size_ = 0;
     return *this;
   }
 
@@ -51,7 +53,12 @@ class Shape {
   std::int64_t* end() { return data() + size_; }
   std::int64_t back() const { return data()[size_ - 1]; }
 
-  void push_back(std::int64_t value) { insert(size_, value); }
+  void push_back(std::int64_t value) {
+    if (!heap_ && size_ < kInline) [[likely]]
+      inline_[size_++] = value;
+    else
+      insert(size_, value);
+  }
   void insert(std::size_t at, std::int64_t value);
   void erase(std::size_t at);
 
@@ -65,15 +72,27 @@ class Shape {
   /// "[2, 3]"
   std::string str() const;
 
-  friend bool operator==(const Shape& a, const Shape& b) { return std::equal(a.begin(), a.end(), b.begin(), b.end()); }
+  friend bool operator==(const Shape& a, const Shape& b) {
+    if (a.size_ != b.size_) return false;
+    for (std::size_t i = 0; i < a.size_; ++i)
+      if (a[i] != b[i]) return false;
+    return true;
+  }
 
  private:
   static constexpr std::size_t kInline = 6;
-  std::int64_t* allocate(std::size_t n);  // room for n entries, contents undefined
+  // Room for n entries, contents undefined.
+  std::int64_t* allocate(std::size_t n) {
+    if (n > kInline || heap_) [[unlikely]]
+      return allocate_on_heap(n);
+    size_ = n;
+    return inline_;
+  }
+  std::int64_t* allocate_on_heap(std::size_t n);
 
   std::size_t size_ = 0;
   std::int64_t inline_[kInline] = {};
-  std::unique_ptr<std::int64_t[]> heap_;  // only when size_ > kInline
+  std::unique_ptr<std::int64_t[]> heap_;  // for more than kInline
 };
 
 using Strides = Shape;  // in elements, not bytes; 0 along a broadcast dimension

@@ -10,11 +10,6 @@ namespace halfgrad {
 
 namespace {
 
-TensorImpl& deref(const std::shared_ptr<TensorImpl>& impl) {
-  check(impl != nullptr, "tensor: an undefined tensor was used where a value was expected");
-  return *impl;
-}
-
 // Strides describe memory in row-major order; the stride of a dimension of size 1 does not matter.
 bool has_strides(const Shape& shape, const Strides& strides, const Shape& order) {
   std::int64_t expected = 1;
@@ -31,16 +26,12 @@ bool has_strides(const Shape& shape, const Strides& strides, const Shape& order)
 
 // --- what it is ------------------------------------------------------------------------------------------------------
 
-const Shape& Tensor::shape() const { return deref(impl_).shape; }
-const Strides& Tensor::strides() const { return deref(impl_).strides; }
+void detail::fail_undefined() { fail("tensor: an undefined tensor was used where a value was expected"); }
+
 std::int64_t Tensor::size(std::int64_t dim) const {
   const int d = normalize_dim(dim, rank(), "size");
   return rank() == 0 ? 1 : shape()[d];
 }
-std::int64_t Tensor::numel() const { return shape().numel(); }
-DType Tensor::dtype() const { return deref(impl_).dtype; }
-Device Tensor::device() const { return deref(impl_).storage->device(); }
-bool Tensor::is_literal() const { return deref(impl_).literal; }
 
 bool Tensor::is_contiguous() const {
   std::int64_t expected = 1;
@@ -55,7 +46,7 @@ bool Tensor::is_contiguous() const {
 bool Tensor::is_channels_last() const { return rank() == 4 && has_strides(shape(), strides(), {0, 2, 3, 1}); }
 
 void* Tensor::raw_data() const {
-  const TensorImpl& impl = deref(impl_);
+  const TensorImpl& impl = defined_impl();
   return static_cast<char*>(impl.storage->data()) + impl.offset * static_cast<std::int64_t>(size_of(impl.dtype));
 }
 
@@ -70,7 +61,7 @@ void Tensor::require_host(DType expected, const char* op) const {
         name_of(dtype()), name_of(expected), name_of(expected));
 }
 
-std::uint32_t Tensor::version() const { return deref(impl_).storage->version(); }
+std::uint32_t Tensor::version() const { return defined_impl().storage->version(); }
 bool Tensor::shares_storage(const Tensor& other) const {
   return defined() && other.defined() && impl_->storage == other.impl_->storage;
 }
@@ -148,7 +139,7 @@ Tensor Tensor::to(Device target) const {
 }
 
 Tensor Tensor::detach() const {
-  deref(impl_);
+  defined_impl();
   return detail::alias_without_graph(*this);
 }
 
@@ -240,7 +231,7 @@ void Tensor::set_data(const Tensor& other) {
   check(other.defined(), "set_data: the source is undefined");
   check(!requires_grad() || is_floating(other.dtype()), "set_data: a tensor that requires a gradient cannot become {}",
         name_of(other.dtype()));
-  TensorImpl& impl = deref(impl_);
+  TensorImpl& impl = defined_impl();
   if (impl.grad_fn) fail("set_data: only leaves can be given new data; this tensor was made by {}", impl.grad_fn->name);
   if (impl.shape != other.shape() || impl.dtype != other.dtype() || device() != other.device()) impl.grad = nullptr;
   impl.accumulator.reset();  // it expects gradients of the old shape and dtype
@@ -254,13 +245,12 @@ void Tensor::set_data(const Tensor& other) {
 
 // --- autograd --------------------------------------------------------------------------------------------------------
 
-bool Tensor::requires_grad() const { return deref(impl_).requires_grad || impl_->grad_fn; }
-bool Tensor::is_leaf() const { return !deref(impl_).grad_fn; }
-std::shared_ptr<Node> Tensor::grad_fn() const { return deref(impl_).grad_fn; }
-Tensor Tensor::grad() const { return Tensor(deref(impl_).grad); }
+bool Tensor::is_leaf() const { return !defined_impl().grad_fn; }
+std::shared_ptr<Node> Tensor::grad_fn() const { return defined_impl().grad_fn; }
+Tensor Tensor::grad() const { return Tensor(defined_impl().grad); }
 
 Tensor& Tensor::requires_grad_(bool on) {
-  TensorImpl& impl = deref(impl_);
+  TensorImpl& impl = defined_impl();
   check(!impl.grad_fn, "requires_grad_: only leaves can be switched; this tensor was made by {}",
         impl.grad_fn ? impl.grad_fn->name : "");
   check(!on || is_floating(impl.dtype),
@@ -275,7 +265,7 @@ std::string Tensor::describe() const {
 }
 
 void Tensor::set_grad(const Tensor& grad) {
-  TensorImpl& impl = deref(impl_);
+  TensorImpl& impl = defined_impl();
   check(!grad.defined() || (grad.shape() == impl.shape && grad.dtype() == impl.dtype),
         "set_grad: the gradient is {}; expected the dtype and shape of the tensor, {} {}", grad, name_of(impl.dtype),
         impl.shape);

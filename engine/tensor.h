@@ -178,6 +178,7 @@ class Tensor {
   static Tensor literal(std::int64_t value);
   void require_host(DType expected, const char* op) const;
   void copy_to_host(void* out, DType dtype) const;
+  TensorImpl& defined_impl() const;  // Error when there is none
 
   std::shared_ptr<TensorImpl> impl_;
 };
@@ -289,6 +290,24 @@ struct TensorImpl {
   std::shared_ptr<TensorImpl> grad;                 // of a leaf
   std::vector<std::pair<int, Tensor::Hook>> hooks;  // of a leaf; a made tensor's live in its grad_fn
 };
+
+namespace detail {
+[[noreturn]] void fail_undefined();
+}
+
+// Every op asks these several times.
+inline TensorImpl& Tensor::defined_impl() const {
+  if (!impl_) [[unlikely]]
+    detail::fail_undefined();
+  return *impl_;
+}
+inline const Shape& Tensor::shape() const { return defined_impl().shape; }
+inline const Strides& Tensor::strides() const { return defined_impl().strides; }
+inline std::int64_t Tensor::numel() const { return shape().numel(); }
+inline DType Tensor::dtype() const { return defined_impl().dtype; }
+inline Device Tensor::device() const { return defined_impl().storage->device(); }
+inline bool Tensor::is_literal() const { return defined_impl().literal; }
+inline bool Tensor::requires_grad() const { return defined_impl().requires_grad || impl_->grad_fn; }
 
 }  // namespace halfgrad
 

@@ -107,6 +107,7 @@ Tensor Tensor::view(const Shape& wanted) const {
 }
 
 Tensor Tensor::reshape(const Shape& wanted) const {
+  if (wanted == shape()) return *this;
   const Shape target = resolve_shape(wanted, shape(), "reshape");
   if (target == shape()) return *this;
   return strides_for_view(shape(), strides(), target) ? view(target) : contiguous().view(target);
@@ -131,9 +132,14 @@ Tensor Tensor::permute(const Shape& wanted) const {
 Tensor Tensor::transpose(std::int64_t dim0, std::int64_t dim1) const {
   const int a = normalize_dim(dim0, rank(), "transpose");
   const int b = normalize_dim(dim1, rank(), "transpose");
-  Shape dims;
-  for (int d = 0; d < rank(); ++d) dims.push_back(d == a ? b : d == b ? a : d);
-  return permute(dims);
+  Shape shape_now = shape();
+  Strides strides_now = strides();
+  if (a != b) {
+    std::swap(shape_now[a], shape_now[b]);
+    std::swap(strides_now[a], strides_now[b]);
+  }
+  Tensor y = make_view(*this, std::move(shape_now), std::move(strides_now));
+  return record("transpose", y, {*this}, [a, b](const Tensor& dy) { return Tensors{dy.transpose(a, b)}; });
 }
 
 Tensor Tensor::t() const {
@@ -187,7 +193,7 @@ Tensor Tensor::expand(const Shape& wanted) const {
     }
     check(d < lead || shape()[d - lead] == target[d] || shape()[d - lead] == 1,
           "expand: dimension {} has size {}; expected {} or 1 to expand shape {} to {}", d - lead,
-          d < lead ? 0 : shape()[d - lead], target[d], shape(), wanted.str());
+          d < lead ? 0 : shape()[d - lead], target[d], shape(), wanted);
     check(target[d] >= 0, "expand: the shape {} has a negative size", wanted);
   }
   if (target == shape()) return *this;

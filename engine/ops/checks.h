@@ -1,5 +1,5 @@
 #pragma once
-// The checks that most ops begin with.
+// The checks that most ops begin with, and how they see their operands.
 
 #include "engine/tensor.h"
 
@@ -21,6 +21,16 @@ inline void require_same(const char* op, const char* name, const Tensor& x, cons
         name_of(x.dtype()));
   check(other.device() == x.device(), "{}: {} and {} are on different devices: move one of them with .to(device)", op,
         name, other_name);
+}
+
+/// x's memory, read as if it had this shape, which it broadcasts to; absent when x is undefined.
+inline View view_as(const Tensor& x, const Shape& shape) {
+  if (!x.defined()) return {};
+  View view = x.view_of_data();
+  if (view.shape == shape) return view;
+  view.strides = broadcast_strides(view.shape, view.strides, shape);
+  view.shape = shape;
+  return view;
 }
 
 /// Uninitialised, in channels-last memory: shape is (N, C, H, W).

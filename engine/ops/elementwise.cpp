@@ -3,10 +3,12 @@
 #include <algorithm>
 
 #include "engine/autograd.h"
+#include "engine/ops/checks.h"
 #include "engine/ops/elementwise_ops.h"
 
 namespace halfgrad {
 
+using detail::view_as;
 using elementwise::BinaryUses;
 using elementwise::Types;
 using elementwise::Uses;
@@ -52,7 +54,7 @@ Device common_device(const Tensor& a, const Tensor& b, const char* op) {
 
 void check_defined(const Tensor& x, const char* op) { check(x.defined(), "{}: an operand is undefined", op); }
 
-// --- layout and views ------------------------------------------------------------------------------------------------
+// --- layout ----------------------------------------------------------------------------------------------------------
 
 // A new tensor in the memory order of the first operand that has its shape, so that channels-last stays channels-last.
 Tensor empty_in_order_of(const Shape& shape, DType dtype, Device device,
@@ -60,15 +62,6 @@ Tensor empty_in_order_of(const Shape& shape, DType dtype, Device device,
   for (const Tensor* x : operands)
     if (x->shape() == shape && is_dense(shape, x->strides())) return empty_strided(shape, x->strides(), dtype, device);
   return empty(shape, dtype, device);
-}
-
-View view_as(const Tensor& x, const Shape& shape) {
-  if (!x.defined()) return {};
-  View view = x.view_of_data();
-  if (x.shape() == shape) return view;
-  view.strides = broadcast_strides(x.shape(), x.strides(), shape);
-  view.shape = shape;
-  return view;
 }
 
 // --- one operand -----------------------------------------------------------------------------------------------------

@@ -1,5 +1,7 @@
 #include "engine/ops/matmul.h"
 
+#include <utility>
+
 #include "engine/autograd.h"
 #include "engine/backend.h"
 #include "engine/ops/activated.h"
@@ -18,6 +20,13 @@ Shape with_matrix(Shape batch, std::int64_t rows, std::int64_t cols) {
 
 Tensor expand_batch(const Tensor& x, const Shape& batch) {
   return x.expand(with_matrix(batch, x.size(-2), x.size(-1)));
+}
+
+// A matrix as a batch of one, as the seam wants it.
+View batch_of_one(View matrix) {
+  matrix.shape.insert(0, 1);
+  matrix.strides.insert(0, 0);
+  return matrix;
 }
 
 // Merges dimension `at` into the one behind it, where memory allows.
@@ -51,11 +60,8 @@ void multiply(Backend& backend, View c, View a, View b) {
     }
   }
   if (c.shape.size() <= 3) {
-    for (View* v : {&a, &b, &c}) {
-      if (v->shape.size() == 3) continue;
-      v->shape.insert(0, 1);
-      v->strides.insert(0, 0);
-    }
+    if (c.shape.size() == 2)
+      return backend.gemm(batch_of_one(c), batch_of_one(a), batch_of_one(b), View{}, Activation::none);
     return backend.gemm(c, a, b, View{}, Activation::none);
   }
   const std::int64_t count = c.shape[0];
@@ -108,8 +114,8 @@ Tensor multiply_matrices(const Tensor& a, const Tensor& b) {
   const Shape batch = broadcast_shapes(batch_of(a), batch_of(b), "matmul");
   const Tensor y = empty(with_matrix(batch, a.size(-2), b.size(-1)), a.dtype(), a.device());
   if (y.numel() > 0)
-    multiply(backend_for(a.device()), y.view_of_data(), expand_batch(a.detach(), batch).view_of_data(),
-             expand_batch(b.detach(), batch).view_of_data());
+    multiply(backend_for(a.device()), y.view_of_data(), detail::view_as(a, with_matrix(batch, a.size(-2), a.size(-1))),
+             detail::view_as(b, with_matrix(batch, b.size(-2), b.size(-1))));
   // The gradient of each operand needs the other one.
   const bool da = needs_grad(a), db = needs_grad(b);
   return record("matmul", y, {a, b},
@@ -161,11 +167,13 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activat
 
   const Tensor flat = x.reshape({rows, in});
   const Tensor y = empty({rows, out}, x.dtype(), x.device());
-  const Tensor transposed = weight.detach().t();
+  View transposed = weight.view_of_data();
+  std::swap(transposed.shape[0], transposed.shape[1]);
+  std::swap(transposed.strides[0], transposed.strides[1]);
   if (y.numel() > 0)
     backend_for(x.device())
-        .gemm(y.unsqueeze(0).view_of_data(), flat.detach().unsqueeze(0).view_of_data(),
-              transposed.unsqueeze(0).view_of_data(), bias.defined() ? bias.view_of_data() : View{}, activation);
+        .gemm(batch_of_one(y.view_of_data()), batch_of_one(flat.view_of_data()), batch_of_one(transposed),
+              bias.defined() ? bias.view_of_data() : View{}, activation);
   Tensors inputs{flat, weight};
   if (bias.defined()) inputs.push_back(bias);
   const bool dx = needs_grad(flat), dw = needs_grad(weight), db = needs_grad(bias);
