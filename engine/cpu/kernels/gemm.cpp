@@ -116,8 +116,17 @@ class Block {
     }
     tile.c = passes > 1 ? sums + i * sums_row + j : one_tile;
     tile.c_row = sums_row;
+    if (last && p.c_col == 1) prefetch(p.c + i * p.c_row + j, rows, columns);
     run_tile(rows, columns, tile);
     if (last) finish_tile(p, tile.c, tile.c_row, i, j, rows, columns);
+  }
+
+  // What will be written when the sums are there can come into the cache until then.
+  void prefetch(const T* c, std::int64_t rows, std::int64_t columns) const {
+    for (std::int64_t i = 0; i < rows; ++i) {
+      __builtin_prefetch(c + i * p.c_row, 1);
+      __builtin_prefetch(c + i * p.c_row + columns - 1, 1);
+    }
   }
 
   const GemmProblem<T>& p;

@@ -1,8 +1,8 @@
 // The pass over memory that all optimizers share; their formulas are in engine/optimizer_rules.h.
 //
-// A block at a time: the gradient is widened into a small buffer in the first-level cache, the update runs on
-// whole vectors, and the parameter is rounded on its way out. So weights, state and gradient cross the memory
-// bus once, whatever their types are.
+// The update runs on whole vectors: halves are widened on their way in, and the parameter is rounded on its way out.
+// Rarer mixtures of types go through a small buffer in the first-level cache, a block at a time. So weights, state and
+// gradient cross the memory bus once, whatever their types are.
 
 #include "engine/cpu/kernels/optimizer.h"
 
@@ -28,8 +28,10 @@ struct Vector<double> {
 };
 
 HALFGRAD_INLINE vfloat load_lanes(const float* p, std::int64_t n) { return load_n(p, n); }
+HALFGRAD_INLINE vfloat load_lanes(const half_bits* p, std::int64_t n) { return load_n(p, n); }
 HALFGRAD_INLINE double load_lanes(const double* p, std::int64_t) { return *p; }
 HALFGRAD_INLINE void store_lanes(float* p, vfloat v, std::int64_t n) { store_n(p, v, n); }
+HALFGRAD_INLINE void store_lanes(half_bits* p, vfloat v, std::int64_t n) { store_n(p, v, n); }
 HALFGRAD_INLINE void store_lanes(double* p, double v, std::int64_t) { *p = v; }
 HALFGRAD_INLINE vfloat square_root(vfloat x) { return sqrt(x); }
 HALFGRAD_INLINE double square_root(double x) { return __builtin_sqrt(x); }
@@ -91,17 +93,16 @@ void write_block(const C* values, const FloatArray& array, std::int64_t i, std::
 // --- the pass ---
 // `rule` gives the new weights from the old ones, the scaled gradient and the states s[0 ... kStates-1], which it updates.
 template <int kStates, class C, class Rule>
-void update(const UpdateWork& work, C* const (&states)[2], Rule rule, std::int64_t begin, std::int64_t end) {
-  using V = typename Vector<C>::type;
-  constexpr std::int64_t lanes = Vector<C>::lanes;
-  const C grad_scale = static_cast<C>(work.control.grad_scale);
-  const bool own_master = work.param.data == work.master.data;
-  C gradient_buffer[kBlock], weight_buffer[kBlock];
+struct Pass {
+  C* const (&states)[2];
+  const C grad_scale;
+  const Rule rule;
 
-  for (std::int64_t i = begin; i < end; i += kBlock) {
-    const std::int64_t n = end - i < kBlock ? end - i : kBlock;
-    const C* gradient = read_block(work.grad, i, n, gradient_buffer);
-    C* weights = read_block(work.master, i, n, weight_buffer);
+  /// Elements [i, i + n), whose weights and gradient begin at these; `rounded`, if there is one, gets the new weights too.
+  template <class G>
+  HALFGRAD_INLINE void update(C* weights, const G* gradient, G* rounded, std::int64_t i, std::int64_t n) const {
+    using V = typename Vector<C>::type;
+    constexpr std::int64_t lanes = Vector<C>::lanes;
     for (std::int64_t j = 0; j < n; j += lanes) {
       const std::int64_t valid = n - j < lanes ? n - j : lanes;
       V s[2] = {};
@@ -110,7 +111,25 @@ void update(const UpdateWork& work, C* const (&states)[2], Rule rule, std::int64
                        [](V x) { return square_root(x); });
       for (int k = 0; k < kStates; ++k) store_lanes(states[k] + i + j, s[k], valid);
       store_lanes(weights + j, w, valid);
+      if (rounded != nullptr) store_lanes(rounded + j, w, valid);
     }
+  }
+};
+
+template <int kStates, class C, class Rule>
+void update(const UpdateWork& work, C* const (&states)[2], const Rule& rule, std::int64_t begin, std::int64_t end) {
+  const Pass<kStates, C, Rule> pass{states, static_cast<C>(work.control.grad_scale), rule};
+  if constexpr (sizeof(C) == sizeof(float)) {  // mixed precision
+    if (work.master.type == FloatType::f32 && work.param.type == FloatType::f16 && work.grad.type == FloatType::f16)
+      return pass.update(at<C>(work.master, begin), at<half_bits>(work.grad, begin), at<half_bits>(work.param, begin),
+                         begin, end - begin);
+  }
+  const bool own_master = work.param.data == work.master.data;
+  C gradient_buffer[kBlock], weight_buffer[kBlock];
+  for (std::int64_t i = begin; i < end; i += kBlock) {
+    const std::int64_t n = end - i < kBlock ? end - i : kBlock;
+    C* weights = read_block(work.master, i, n, weight_buffer);
+    pass.update(weights, read_block(work.grad, i, n, gradient_buffer), static_cast<C*>(nullptr), i, n);
     const bool in_place = weights != weight_buffer;
     if (!in_place) write_block(weights, work.master, i, n);
     if (!own_master) write_block(weights, work.param, i, n);
@@ -140,6 +159,16 @@ void run(const UpdateWork& work, const Constants& constants, std::int64_t begin,
 }
 
 // --- statistics ---
+// sum + x * x. For an x that was a float the square is exact, so that a fused one gives the same bits.
+HALFGRAD_INLINE double add_square(double sum, float x) {
+#if defined(__FMA__)
+  return __builtin_fma(x, x, sum);
+#else
+  return sum + static_cast<double>(x) * x;
+#endif
+}
+HALFGRAD_INLINE double add_square(double sum, double x) { return sum + x * x; }
+
 // Sixteen partial sums on every instruction set, so that the order of the additions does not depend on it. In
 // f64 the square of a float can neither overflow nor vanish, so a sum over floats is finite exactly when all
 // of them are, and counting can wait until one is not.
@@ -148,14 +177,14 @@ void stats(const FloatArray& grad, std::int64_t begin, std::int64_t end, double*
            std::int64_t* non_finite) {
   constexpr int kSums = 16;
   double sums[kSums] = {};
-  C buffer[kBlock];
+  alignas(64) C buffer[kBlock];
   for (std::int64_t i = begin; i < end; i += kBlock) {
     const std::int64_t n = end - i < kBlock ? end - i : kBlock;
     const C* g = read_block(grad, i, n, buffer);
     std::int64_t j = 0;
     for (; j + kSums <= n; j += kSums)
-      for (int k = 0; k < kSums; ++k) sums[k] += static_cast<double>(g[j + k]) * static_cast<double>(g[j + k]);
-    for (int k = 0; j < n; ++j, ++k) sums[k] += static_cast<double>(g[j]) * static_cast<double>(g[j]);
+      for (int k = 0; k < kSums; ++k) sums[k] = add_square(sums[k], g[j + k]);
+    for (int k = 0; j < n; ++j, ++k) sums[k] = add_square(sums[k], g[j]);
   }
   for (int half = kSums / 2; half > 0; half /= 2)
     for (int k = 0; k < half; ++k) sums[k] += sums[k + half];
