@@ -3,8 +3,10 @@
 //   bench_step [--threads N] [--only TEXT] [--csv FILE]
 //
 // The columns are medians over the batches, in milliseconds: data (waiting for the loader), forward (casts and loss
-// included), backward, step (overflow check, norm and update), rest (zeroing, recording). `peak` is the
-// share of the machine's FMA peak that the arithmetic of convolutions and linear layers reaches over the whole step.
+// included), backward, unscale (what the optimizer does before its update: the finite check and the norm of scaled
+// gradients, and by what to multiply them, which the pass of the update does as it reads them), step (the update), rest
+// (zeroing, recording). `peak` is the share of the machine's FMA peak that the arithmetic of convolutions and linear layers
+// reaches over the whole step.
 // bench/pytorch_peer.py times the same steps in PyTorch.
 
 #include <map>
@@ -24,7 +26,7 @@ namespace {
 const std::vector<Case> kCases = {{"mlp", 64, 28, 200}, {"cnn", 128, 28, 40}, {"resnet", 64, 32, 4}};
 
 /// The parts of a step that are timed.
-constexpr const char* kPhases[] = {"data", "forward", "backward", "step", "rest"};
+constexpr const char* kPhases[] = {"data", "forward", "backward", "unscale", "step", "rest"};
 
 /// What happens between two moments of a batch, told by a callback that runs before all others and one that runs last.
 struct Phases {
@@ -63,15 +65,26 @@ struct Last : Callback {
   void on_batch_end(Learner&) override { phases.end("rest"); }
 };
 
+/// Tells when a step has decided what to do with the gradients.
+struct TimedAdamW : optim::AdamW {
+  TimedAdamW(const std::vector<optim::GroupSpec>& groups, Phases& phases) : AdamW(groups), phases(phases) {}
+  Phases& phases;
+  void update(Backend& backend, std::span<const OptimizerStep> steps, const GroupControl* control) const override {
+    phases.end("unscale");
+    AdamW::update(backend, steps, control);
+  }
+};
+
 /// The training of one model in one precision.
 class Training {
  public:
   Training(const Case& c, bool fp16)
       : model_(models::make(c.model)),
         flop_(bench::flop_of_step(model_, c)),
-        learn_({bench::random_images(c), {}}, model_, nn::cross_entropy, {.opt = optim::adamw(), .silent = true}) {
+        learn_({bench::random_images(c), {}}, model_, nn::cross_entropy, {.opt = timed_adamw(), .silent = true}) {
     if (fp16) learn_.to_fp16();
     learn_.fit(1);  // warm
+    phases_.milliseconds.clear();
     learn_.add(std::make_shared<First>(phases_));
     learn_.add(std::make_shared<Last>(phases_));
   }
@@ -87,6 +100,11 @@ class Training {
   }
 
  private:
+  optim::OptimizerFactory timed_adamw() {
+    return
+        [this](const std::vector<optim::GroupSpec>& groups) { return std::make_unique<TimedAdamW>(groups, phases_); };
+  }
+
   nn::Sequential model_;
   double flop_;
   Phases phases_;
@@ -98,8 +116,9 @@ class Training {
 int main(int argc, char** argv) {
   const bench::Options options(argc, argv, "Training steps, milliseconds.");
   bench::print_machine();
-  bench::Table table({"model", "batch", "total", "to fp32", "data", "forward", "backward", "step", "rest", "peak"},
-                     options, 13);
+  bench::Table table(
+      {"model", "batch", "total", "to fp32", "data", "forward", "backward", "unscale", "step", "rest", "peak"}, options,
+      13);
   for (Case c : kCases) {
     if (!options.wants(c.model)) continue;
     if (options.quick) c.batches = 2;
