@@ -64,7 +64,9 @@ struct AccumulateGrad final : Node {
   bool released() const override { return false; }
 };
 
-std::shared_ptr<Node> node_of(const Tensor& x) {
+}  // namespace
+
+std::shared_ptr<Node> detail::node_of(const Tensor& x) {
   if (!x.defined()) return nullptr;
   TensorImpl& impl = *x.impl();
   if (impl.grad_fn) return impl.grad_fn;
@@ -79,6 +81,10 @@ std::shared_ptr<Node> node_of(const Tensor& x) {
   impl.accumulator = node;
   return node;
 }
+
+namespace {
+
+using detail::node_of;
 
 void check_gradient(const Tensor& grad, const Node& target, const char* from) {
   check(grad.shape() == target.shape && grad.dtype() == target.dtype,
@@ -312,13 +318,11 @@ const Tensor& Saved::get(const char* op) const {
 
 namespace detail {
 
-void attach(const std::shared_ptr<Node>& node, const char* name, Tensor& y, const Tensor* inputs, std::size_t n) {
+void attach(const std::shared_ptr<Node>& node, const char* name, const Tensor& y) {
   node->name = name;
   node->sequence = next_sequence();
   node->shape = y.shape();
   node->dtype = y.dtype();
-  node->inputs.reserve(n);
-  for (std::size_t i = 0; i < n; ++i) node->inputs.push_back(node_of(inputs[i]));
   y.impl()->grad_fn = node;
 }
 
@@ -347,8 +351,8 @@ Tensor sum_to_shape(const Tensor& grad, const Shape& shape) {
   Shape dims;
   for (int d = 0; d < grad.rank(); ++d)
     if (d < lead || (shape[d - lead] == 1 && grad.shape()[d] != 1)) dims.push_back(d);
-  Tensor summed = dims.empty() ? grad : sum(grad, dims, /*keepdim=*/true);
-  return lead == 0 ? summed : summed.reshape(shape);
+  if (dims.rank() == lead) return sum(grad, dims);
+  return sum(grad, dims, /*keepdim=*/true).reshape(shape);
 }
 
 void Tensor::backward(const Tensor& gradient, bool retain_graph, bool create_graph) const {

@@ -11,6 +11,8 @@
 //   }
 
 #include <cstdint>
+#include <functional>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <type_traits>
@@ -41,6 +43,9 @@ struct Node : std::enable_shared_from_this<Node> {
   virtual Tensor* leaf() { return nullptr; }
 };
 
+/// What an op reads, in braces: {x, weight, bias}. Undefined ones may be among them.
+using OpInputs = std::initializer_list<std::reference_wrapper<const Tensor>>;
+
 /// True when ops on x are recorded now.
 bool needs_grad(const Tensor& x);
 
@@ -61,8 +66,10 @@ class Saved {
 namespace detail {
 template <class F>
 struct LambdaNode;
-/// Connects a new node to the graph and makes it y's grad_fn.
-void attach(const std::shared_ptr<Node>& node, const char* name, Tensor& y, const Tensor* inputs, std::size_t n);
+/// What adds to x's gradient: its grad_fn, or for a leaf that requires one the node of the leaf; else null.
+std::shared_ptr<Node> node_of(const Tensor& x);
+/// Makes a new node y's grad_fn.
+void attach(const std::shared_ptr<Node>& node, const char* name, const Tensor& y);
 /// A handle to y's memory that does not keep y's node alive (a node must not own itself).
 Tensor alias_without_graph(const Tensor& y);
 /// y's alias with its node as grad_fn, so that gradients of gradients flow through the output.
@@ -74,7 +81,7 @@ Tensor alias_with_graph(const Tensor& y, Node& node);
 /// undefined one where none is wanted). It may capture what it needs: input tensors through Saved, so that in-place
 /// changes are caught; never y itself (that would be a cycle: take it as the second argument).
 template <class F>
-Tensor record(const char* name, Tensor y, std::initializer_list<Tensor> inputs, F gradient);
+Tensor record(const char* name, Tensor y, OpInputs inputs, F gradient);
 template <class F>
 Tensor record(const char* name, Tensor y, const Tensors& inputs, F gradient);
 
@@ -110,26 +117,28 @@ struct LambdaNode final : Node {
   bool released() const override { return !gradient; }
 };
 
-template <class F>
-Tensor record(const char* name, Tensor y, const Tensor* inputs, std::size_t n, F gradient) {
+template <class F, class Inputs>
+Tensor record_node(const char* name, Tensor y, const Inputs& inputs, F gradient) {
   bool wanted = false;
-  for (std::size_t i = 0; i < n; ++i) wanted = wanted || needs_grad(inputs[i]);
+  for (const Tensor& x : inputs) wanted = wanted || needs_grad(x);
   if (!wanted) return y;
   auto node = std::make_shared<LambdaNode<F>>(std::move(gradient));
   if constexpr (LambdaNode<F>::wants_output) node->output = Saved(alias_without_graph(y));
-  attach(node, name, y, inputs, n);
+  node->inputs.reserve(inputs.size());
+  for (const Tensor& x : inputs) node->inputs.push_back(node_of(x));
+  attach(node, name, y);
   return y;
 }
 
 }  // namespace detail
 
 template <class F>
-Tensor record(const char* name, Tensor y, std::initializer_list<Tensor> inputs, F gradient) {
-  return detail::record(name, std::move(y), inputs.begin(), inputs.size(), std::move(gradient));
+Tensor record(const char* name, Tensor y, OpInputs inputs, F gradient) {
+  return detail::record_node(name, std::move(y), inputs, std::move(gradient));
 }
 template <class F>
 Tensor record(const char* name, Tensor y, const Tensors& inputs, F gradient) {
-  return detail::record(name, std::move(y), inputs.data(), inputs.size(), std::move(gradient));
+  return detail::record_node(name, std::move(y), inputs, std::move(gradient));
 }
 
 }  // namespace halfgrad

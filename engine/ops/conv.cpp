@@ -86,18 +86,14 @@ Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const C
     backend_for(x.device())
         .conv2d(y.view_of_data(), x.view_of_data(), weight.view_of_data(), view_or_absent(bias), geometry_of(options),
                 activation);
-  Tensors inputs{x, weight};
-  if (bias.defined()) inputs.push_back(bias);
   const bool dx = needs_grad(x), dw = needs_grad(weight), db = needs_grad(bias);
-  const auto gradient = [x = Saved(dw ? x : Tensor()), w = Saved(dx ? weight : Tensor()), dx, dw, db,
-                         x_shape = x.shape(), w_shape = weight.shape(), has_bias = bias.defined(),
-                         options](const Tensor& dy) {
-    Tensors gradients{dx ? conv2d_input_gradient(dy, w.get("conv2d"), x_shape, options) : Tensor(),
-                      dw ? conv2d_weight_gradient(x.get("conv2d"), dy, w_shape, options) : Tensor()};
-    if (has_bias) gradients.push_back(db ? bias_gradient(dy) : Tensor());
-    return gradients;
+  auto gradient = [x = Saved(dw ? x : Tensor()), w = Saved(dx ? weight : Tensor()), dx, dw, db, x_shape = x.shape(),
+                   w_shape = weight.shape(), options](const Tensor& dy) {
+    return Tensors{dx ? conv2d_input_gradient(dy, w.get("conv2d"), x_shape, options) : Tensor(),
+                   dw ? conv2d_weight_gradient(x.get("conv2d"), dy, w_shape, options) : Tensor(),
+                   db ? bias_gradient(dy) : Tensor()};
   };
-  return detail::record_activated("conv2d", y, inputs, gradient, activation);
+  return detail::record_activated("conv2d", y, {x, weight, bias}, std::move(gradient), activation);
 }
 
 // Both gradients below are bilinear too. With <a, b> the sum over all elements of a*b, the gradients g
@@ -114,16 +110,13 @@ Tensor transposed(const char* op, const Tensor& dy, const Tensor& weight, const 
     backend_for(dy.device())
         .conv2d_backward_input(dx.view_of_data(), dy.view_of_data(), weight.view_of_data(), view_or_absent(bias),
                                geometry_of(options));
-  Tensors inputs{dy, weight};
-  if (bias.defined()) inputs.push_back(bias);
   const bool to_dy = needs_grad(dy), to_w = needs_grad(weight), to_bias = needs_grad(bias);
-  return record(op, dx, inputs,
+  return record(op, dx, {dy, weight, bias},
                 [op, dy = Saved(to_w ? dy : Tensor()), w = Saved(to_dy ? weight : Tensor()), to_dy, to_w, to_bias,
-                 w_shape = weight.shape(), has_bias = bias.defined(), options](const Tensor& g) {
-                  Tensors gradients{to_dy ? conv2d(g, w.get(op), {}, options) : Tensor(),
-                                    to_w ? conv2d_weight_gradient(g, dy.get(op), w_shape, options) : Tensor()};
-                  if (has_bias) gradients.push_back(to_bias ? bias_gradient(g) : Tensor());
-                  return gradients;
+                 w_shape = weight.shape(), options](const Tensor& g) {
+                  return Tensors{to_dy ? conv2d(g, w.get(op), {}, options) : Tensor(),
+                                 to_w ? conv2d_weight_gradient(g, dy.get(op), w_shape, options) : Tensor(),
+                                 to_bias ? bias_gradient(g) : Tensor()};
                 });
 }
 

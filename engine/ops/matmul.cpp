@@ -174,16 +174,12 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activat
     backend_for(x.device())
         .gemm(batch_of_one(y.view_of_data()), batch_of_one(flat.view_of_data()), batch_of_one(transposed),
               bias.defined() ? bias.view_of_data() : View{}, activation);
-  Tensors inputs{flat, weight};
-  if (bias.defined()) inputs.push_back(bias);
   const bool dx = needs_grad(flat), dw = needs_grad(weight), db = needs_grad(bias);
-  const auto gradient = [x = Saved(dw ? flat : Tensor()), w = Saved(dx ? weight : Tensor()), dx, dw, db,
-                         has_bias = bias.defined()](const Tensor& dy) {
-    Tensors gradients{dx ? matmul(dy, w.get("linear")) : Tensor(), dw ? matmul(dy.t(), x.get("linear")) : Tensor()};
-    if (has_bias) gradients.push_back(db ? sum_to_shape(dy, {dy.size(1)}) : Tensor());
-    return gradients;
+  auto gradient = [x = Saved(dw ? flat : Tensor()), w = Saved(dx ? weight : Tensor()), dx, dw, db](const Tensor& dy) {
+    return Tensors{dx ? matmul(dy, w.get("linear")) : Tensor(), dw ? matmul(dy.t(), x.get("linear")) : Tensor(),
+                   db ? sum_to_shape(dy, {dy.size(1)}) : Tensor()};
   };
-  return detail::record_activated("linear", y, inputs, gradient, activation).reshape(shape);
+  return detail::record_activated("linear", y, {flat, weight, bias}, std::move(gradient), activation).reshape(shape);
 }
 
 }  // namespace halfgrad
