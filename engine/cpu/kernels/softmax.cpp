@@ -220,8 +220,8 @@ void gradient_of_line(T* dx, const T* x, Number<T> dy, std::int64_t n, const Cro
 
 constexpr std::int64_t kFewClasses = 32;
 
-HALFGRAD_INLINE vfloat logarithm(vfloat x) { return log(x); }
-HALFGRAD_INLINE double logarithm(double x) { return __builtin_log(x); }
+HALFGRAD_INLINE vfloat logarithm(vfloat x) { return math::log(Floats(x)).lanes; }
+HALFGRAD_INLINE double logarithm(double x) { return math::log(x); }
 
 // The class i of lane l is at buffer[i * lanes + l].
 template <class T>
