@@ -75,8 +75,8 @@ double sum_of(const View& weight) {
 cpu::CrossEntropyLines lines_with(const CrossEntropyTerms& terms, std::int64_t classes) {
   cpu::CrossEntropyLines o;
   o.weight = terms.weight.data;
-  o.weight_sum = terms.weight ? sum_of(terms.weight) : static_cast<double>(classes);
   o.smoothing = terms.label_smoothing;
+  if (o.smoothing > 0) o.weight_sum = terms.weight ? sum_of(terms.weight) : static_cast<double>(classes);
   o.ignore_index = terms.ignore_index;
   return o;
 }

@@ -172,7 +172,7 @@ Tensor fused_cross_entropy(const Tensor& logits, const Tensor& target, const Cro
     y = empty({}, dtype, logits.device());
     backend.reduce(ReduceOp::sum, plane(y, 0, {1}), plane(losses, 0, {positions}));
   } else {
-    y = losses.to(dtype);
+    y = cast(reduced(losses, options.reduction), dtype);
   }
   return record("cross_entropy", y, {logits},
                 CrossEntropyGradient{Saved(logits), Saved(target), Saved(options.weight), normalizer, totals, options});

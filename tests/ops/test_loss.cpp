@@ -258,6 +258,7 @@ TEST_CASE("losses say what is wrong with their arguments") {
   CHECK(has(message([&] { cross_entropy(z, t, {.weight = ones({2})}); }), "each of the 3 classes"));
   CHECK(has(message([&] { cross_entropy(z, t, {.weight = ones({3}, i64)}); }), "weight is i64"));
   CHECK(has(message([&] { cross_entropy(z, t, {.label_smoothing = 1.5}); }), "label_smoothing is 1.5"));
+  CHECK(has(message([&] { cross_entropy(z, t, {.reduction = static_cast<Reduction>(7)}); }), "reduction 7"));
   CHECK(has(message([&] { mse_loss(zeros({3, 1}), zeros({3})); }), "[3, 1]"));
   CHECK(has(message([&] { l1_loss(zeros({3}), zeros({3}, i64)); }), "target i64 [3]"));
   CHECK(has(message([&] { smooth_l1_loss(z, z, {.beta = -1}); }), "beta is -1"));

@@ -22,7 +22,7 @@ struct CrossEntropyLines {
   Lines dx, dy;                      ///< of the gradient alone. dy: one element of x's dtype for each line
   const void* divisor = nullptr;     ///< one number, or null
   const void* weight = nullptr;      ///< numbers of the classes, or null
-  double weight_sum = 0;             ///< over all classes
+  double weight_sum = 0;             ///< over all classes, where there is smoothing
   double smoothing = 0;
   std::int64_t ignore_index = 0;
 };
