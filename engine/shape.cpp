@@ -11,11 +11,14 @@ std::int64_t* Shape::allocate_on_heap(std::size_t n) {
 }
 
 void Shape::insert(std::size_t at, std::int64_t value) {
-  const Shape before = *this;
-  std::int64_t* out = allocate(size_ + 1);
-  std::copy_n(before.begin(), at, out);
-  out[at] = value;
-  std::copy(before.begin() + at, before.end(), out + at + 1);
+  if (heap_ || size_ == kInline) {
+    const Shape before = *this;
+    std::copy_n(before.data(), before.size(), allocate(size_ + 1));
+  } else {
+    ++size_;
+  }
+  for (std::size_t i = size_ - 1; i > at; --i) data()[i] = data()[i - 1];
+  data()[at] = value;
 }
 
 void Shape::erase(std::size_t at) {

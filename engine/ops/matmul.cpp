@@ -61,7 +61,8 @@ void multiply(Backend& backend, View c, View a, View b) {
   }
   if (c.shape.size() <= 3) {
     if (c.shape.size() == 2)
-      return backend.gemm(batch_of_one(c), batch_of_one(a), batch_of_one(b), View{}, Activation::none);
+      return backend.gemm(batch_of_one(std::move(c)), batch_of_one(std::move(a)), batch_of_one(std::move(b)), View{},
+                          Activation::none);
     return backend.gemm(c, a, b, View{}, Activation::none);
   }
   const std::int64_t count = c.shape[0];
@@ -172,7 +173,7 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activat
   std::swap(transposed.strides[0], transposed.strides[1]);
   if (y.numel() > 0)
     backend_for(x.device())
-        .gemm(batch_of_one(y.view_of_data()), batch_of_one(flat.view_of_data()), batch_of_one(transposed),
+        .gemm(batch_of_one(y.view_of_data()), batch_of_one(flat.view_of_data()), batch_of_one(std::move(transposed)),
               bias.defined() ? bias.view_of_data() : View{}, activation);
   const bool dx = needs_grad(flat), dw = needs_grad(weight), db = needs_grad(bias);
   auto gradient = [x = Saved(dw ? flat : Tensor()), w = Saved(dx ? weight : Tensor()), dx, dw, db](const Tensor& dy) {
