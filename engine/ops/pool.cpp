@@ -95,9 +95,6 @@ Tensor max_pool2d(const Tensor& x, Pair kernel, const PoolOptions& options) {
   check_input("max_pool2d", x);
   const PoolGeometry geometry = geometry_of(kernel, options);
   const Shape shape = output_shape("max_pool2d", x.shape(), geometry);
-  check(x.size(2) * x.size(3) <= INT32_MAX,
-        "max_pool2d: x is {}, and a plane of it has {} positions, expected at most {}: pool parts of it", x.shape(),
-        x.size(2) * x.size(3), INT32_MAX);
   const Tensor y = detail::empty_in_layout(detail::prefers_channels_last(x), shape, x.dtype(), x.device());
   Tensor index;  // position of each maximum in its plane; only the gradient needs it
   if (needs_grad(x)) index = empty_strided(shape, y.strides(), i32, x.device());
