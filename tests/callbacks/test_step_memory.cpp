@@ -103,7 +103,8 @@ TEST_CASE("a layer between channels-last images takes memory for its result and 
 // The exception is what Flatten reads, which becomes rows of numbers in the order of the shape.
 TEST_CASE("between the layers of the networks all images and their gradients lie channels-last") {
   for (const bool fp16 : {false, true})
-    for (nn::Sequential model : {models::cnn(), models::resnet18(4)}) {
+    for (const bool resnet : {false, true}) {
+      nn::Sequential model = resnet ? models::resnet18(4) : models::cnn();
       if (fp16) model.to(f16);
       int seen = 0, in_other_order = 0;
       model.apply([&](nn::Module& module) {
@@ -121,6 +122,6 @@ TEST_CASE("between the layers of the networks all images and their gradients lie
       });
       sum(model(randn({4, 1, 28, 28}).to(fp16 ? f16 : f32))).backward();
       CHECK(seen >= 8);
-      CHECK(in_other_order == (model.size() == models::cnn().size() ? 1 : 0));
+      CHECK(in_other_order == (resnet ? 0 : 1));  // the ResNet's images are single pixels there
     }
 }
