@@ -139,7 +139,8 @@ int main(int argc, char** argv) {
   bench::Table table({"step", "GFLOP/s", "of peak", "to the one before"}, options, 42);
 
   manual_seed(1);
-  const Tensor a = randn({n, n}), b = randn({n, n}), c = empty({n, n}), expected = empty({n, n});
+  const Tensor a = randn({n, n}), b = randn({n, n}), expected = empty({n, n});
+  Tensor c = empty({n, n});
   float* const to = c.data<float>();
   const float *left = a.data<float>(), *right = b.data<float>();
   three_loops(expected.data<float>(), left, right);

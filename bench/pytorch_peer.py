@@ -3,12 +3,13 @@
 and optimizer.
 
     pytorch_peer.py [--device cpu|cuda] [--threads N] [--model mlp|cnn|resnet ...] [--quick] [--csv FILE]
+    pytorch_peer.py --convolutions [--threads N] [--quick] [--csv FILE]
 
 CPU rows: fp32 (channels-last memory), and autocast in bfloat16 and, where this PyTorch supports it, in half. Times are
 medians over the steps, in milliseconds, of forward, backward, step and all of them together; as many steps as fit into
 about ten seconds, at most 100. GPU rows: f32 without TF32, and autocast in half with GradScaler, channels-last memory,
 cuDNN's fastest algorithms; each step uploads its batch, and the clock is stopped when the GPU is done. They have the
-columns of bench_gpu.
+columns of bench_gpu. --convolutions: the first rows of bench_conv instead, in GFLOP/s of f32, channels-last memory.
 """
 import argparse
 import csv
@@ -171,6 +172,48 @@ def cpu_table(options):
     return [columns] + rows
 
 
+# Name, input and output channels, size of the image, stride: 3x3, padding 1, batch 64, as in bench_conv.cpp.
+CONVOLUTIONS = [("3x3 32->64 28x28", 32, 64, 28, 1), ("3x3 64->64 14x14", 64, 64, 14, 1),
+                ("3x3/2 64->128 28x28", 64, 128, 28, 2)]
+
+
+def median_seconds(run, quick):
+    """The median of 21 samples of about 10 ms."""
+    start = time.perf_counter()
+    run()
+    calls = 1 if quick else max(1, round(0.01 / (time.perf_counter() - start)))
+    times = []
+    for _ in range(1 if quick else 21):
+        run()  # brings its data back into the caches
+        start = time.perf_counter()
+        for _ in range(calls):
+            run()
+        times.append((time.perf_counter() - start) / calls)
+    return statistics.median(times)
+
+
+def convolution_table(options):
+    columns = ["convolution, batch 64", "f32"]
+    print_row(columns, 40)
+    rows = []
+    for name, inputs, outputs, size, stride in CONVOLUTIONS:
+        def tensor(*shape):
+            return torch.randn(*shape).contiguous(memory_format=torch.channels_last)
+        x, w = tensor(64, inputs, size, size), tensor(outputs, inputs, 3, 3)
+        dy = tensor(64, outputs, size // stride, size // stride)
+
+        def gradient(of_x, of_w):
+            return torch.ops.aten.convolution_backward(dy, x, w, None, [stride, stride], [1, 1], [1, 1], False, [0, 0], 1,
+                                                       [of_x, of_w, False])
+        passes = {"forward": lambda: nn.functional.conv2d(x, w, None, stride, 1),
+                  "input grad": lambda: gradient(True, False), "weight grad": lambda: gradient(False, True)}
+        for kind, run in passes.items():
+            gflop = 2e-9 * dy.numel() * inputs * 9
+            rows.append([f"{name} {kind}", f"{gflop / median_seconds(run, options.quick):.1f}"])
+            print_row(rows[-1], 40)
+    return [columns] + rows
+
+
 def gpu_table(options):
     if not torch.cuda.is_available():
         sys.exit("pytorch_peer.py: this PyTorch finds no GPU")
@@ -193,12 +236,14 @@ def main():
     parser.add_argument("--device", choices=SIZES, default="cpu")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--model", action="append", choices=MAKE)
+    parser.add_argument("--convolutions", action="store_true", help="single convolutions instead of training steps")
     parser.add_argument("--quick", action="store_true", help="as few steps as possible")
     parser.add_argument("--csv")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     print(f"PyTorch {torch.__version__}, {options.threads} thread(s)\n")
-    rows = cpu_table(options) if options.device == "cpu" else gpu_table(options)
+    table = convolution_table if options.convolutions else cpu_table if options.device == "cpu" else gpu_table
+    rows = table(options)
     if options.csv:
         with open(options.csv, "w", newline="") as file:
             csv.writer(file).writerows(rows)

@@ -151,10 +151,17 @@ TEST_CASE("MixUp trains, alpha near 0 hardly mixes, and the same seed gives the 
     CHECK(train(0.4, fp16, 1) == train(0.4, fp16, 1));
     CHECK(train(0.4, fp16, 1) != train(0.4, fp16, 2));
   }
-  nn::Sequential model = small_mlp();
-  Learner plain(small_data(), model, nn::cross_entropy, {.silent = true});
-  plain.fit(10, 1e-2);
-  const std::vector<double> expected = weights(model), hardly = train(1e-300, false, 1);
+  // Not with Adam: the gradient of the bias before the batchnorm is rounding alone, which Adam takes for a direction. (The
+  // losses of classes and of probabilities are rounded differently.)
+  const auto train_by_sgd = [](std::vector<CallbackPtr> callbacks) {
+    nn::Sequential model = small_mlp();
+    Learner learn(small_data(), model, nn::cross_entropy,
+                  {.opt = momentum_sgd(), .callbacks = std::move(callbacks), .silent = true});
+    learn.fit(10, 5e-2);
+    return weights(model);
+  };
+  const std::vector<double> expected = train_by_sgd({}),
+                            hardly = train_by_sgd({std::make_shared<MixUp>(MixUpOptions{.alpha = 1e-300})});
   for (std::size_t i = 0; i < expected.size(); ++i) CHECK(hardly[i] == doctest::Approx(expected[i]).epsilon(1e-3));
 }
 
