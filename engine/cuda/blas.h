@@ -43,7 +43,8 @@ class Blas {
 
   /// With `add`, c += a b, which is rounded once like c = a b.
   void multiply(const Product&, bool add);
-  /// c = activation(a b + bias), bias [n], dense, or null. False when cuBLASLt has no way to do it.
+  /// c = activation(a b + bias), bias [n], dense, or null. False when cuBLASLt has no way to do it. (Of relu its guide says
+  /// max(x, 0) and nothing of NaN, which must stay NaN: tests/cuda/test_libraries.cpp asks the GPU.)
   bool multiply_and_finish(const Product&, const void* bias, Activation activation);
 
  private:

@@ -104,7 +104,8 @@ TEST_CASE("cross_entropy and its gradient in one pass agree with other ops, in e
           {rows.t().contiguous().t(), index},
           {rows.slice(0, 1, 24, 2), index.slice(0, 1, 24, 2)}};
       for (const CrossEntropyOptions& options : all_options(n))
-        for (const auto& [logits, classes] : inputs) {
+        for (const auto& input : inputs) {
+          const Tensor &logits = input.first, &classes = input.second;
           CAPTURE(n);
           CAPTURE(logits.strides().str());
           CAPTURE(options.label_smoothing);
