@@ -244,7 +244,8 @@ HALFGRAD_MATH T sine_of_turned(T x, unsigned quarters) {
   return from_bits<T>(bits(where((turns & 1U) == 0U, sine, cosine)) ^ (turns & 2U) << 30);
 }
 
-/// y with what `f` gives where |x| is large: that is rare, and many digits of pi are needed.
+/// y with what `f` gives where |x| is large: that is rare, and many digits of pi are needed. A library's double, rounded, is
+/// the same float nearly everywhere.
 template <class F>
 HALFGRAD_MATH float with_large_angles(float y, float x, F f) {
   return abs(x) > kLargestAngle ? f(x) : y;
@@ -252,11 +253,12 @@ HALFGRAD_MATH float with_large_angles(float y, float x, F f) {
 template <Single T>
 HALFGRAD_MATH T sin(T x) {
   const T y = from_bits<T>(bits(sine_of_turned(abs(x), 0)) ^ (bits(x) & kSign));  // keeps -0
-  return with_large_angles(y, x, [](float v) { return ::sinf(v); });
+  return with_large_angles(y, x, [](float v) { return static_cast<float>(::sin(static_cast<double>(v))); });
 }
 template <Single T>
 HALFGRAD_MATH T cos(T x) {
-  return with_large_angles(sine_of_turned(x, 1), x, [](float v) { return ::cosf(v); });
+  return with_large_angles(sine_of_turned(x, 1), x,
+                           [](float v) { return static_cast<float>(::cos(static_cast<double>(v))); });
 }
 
 // --- the error function ----------------------------------------------------------------------------------------------
@@ -367,6 +369,12 @@ HALFGRAD_MATH double sin(double x) { return ::sin(x); }
 HALFGRAD_MATH double cos(double x) { return ::cos(x); }
 HALFGRAD_MATH double erf(double x) { return ::erf(x); }
 HALFGRAD_MATH double erfc(double x) { return ::erfc(x); }
+HALFGRAD_MATH double pow(double x, double y) { return ::pow(x, y); }
+
+/// A library's powf may be wrong by several units in the last place; its pow, rounded, is not.
+HALFGRAD_MATH float pow(float x, float y) {
+  return static_cast<float>(pow(static_cast<double>(x), static_cast<double>(y)));
+}
 
 }  // namespace HALFGRAD_ISA
 }  // namespace halfgrad::math

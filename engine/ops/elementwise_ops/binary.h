@@ -90,14 +90,12 @@ struct Pow {
     if constexpr (std::is_integral_v<T>) {
       return integer_power(a, b);
     } else {
-      using std::pow;
       return pow(a, b);
     }
   }
   // b a^(b-1), and exactly 0 for b = 0
   template <class T>
   static constexpr T backward_a(const T& dy, const T& a, const T& b, const T&) {
-    using std::pow;
     return where(b == constant<T>(0), T(zeros_like(dy)), T(dy * (b * pow(a, T(b - constant<T>(1))))));
   }
   // a^b log a, and 0 for a = 0, b >= 0, where a^b does not change with b

@@ -42,6 +42,7 @@ using math::exp;
 using math::expm1;
 using math::log;
 using math::log1p;
+using math::pow;
 using math::sin;
 using math::tanh;
 using math::where;
