@@ -67,7 +67,7 @@ SIZES = {"cpu": {"mlp": (64, 28), "cnn": (128, 28), "resnet": (64, 32)},
 def adamw(parameters):
     try:
         return torch.optim.AdamW(parameters, fused=True)
-    except RuntimeError:  # older versions have the fused one on GPUs only
+    except (RuntimeError, TypeError):  # older versions have the fused one on GPUs only, or not at all
         return torch.optim.AdamW(parameters)
 
 
