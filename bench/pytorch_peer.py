@@ -12,6 +12,7 @@ cuDNN's fastest algorithms; each step uploads its batch, and the clock is stoppe
 columns of bench_gpu. --convolutions: the first rows of bench_conv instead, in GFLOP/s of f32, channels-last memory.
 """
 import argparse
+import contextlib
 import csv
 import statistics
 import sys
@@ -97,7 +98,8 @@ class Training:
 
     def forward(self):
         x, y = (t.to(self.device, non_blocking=True) for t in (self.x, self.y))
-        with torch.autocast(self.device, dtype=self.dtype, enabled=self.dtype != torch.float32):
+        plain = self.dtype == torch.float32  # which some versions do not take, even to turn autocast off
+        with contextlib.nullcontext() if plain else torch.autocast(self.device, dtype=self.dtype):
             output = self.model(x)
         return nn.functional.cross_entropy(output.float(), y)
 
