@@ -203,6 +203,18 @@ __global__ void __launch_bounds__(kThreads) finish_gradient(Channels space, cons
 
 // --- for every element -----------------------------------------------------------------------------------------------
 
+/// (x - mean) * rstd * weight + bias of one channel.
+template <class C>
+struct Normalizer {
+  C center, scale, shift;
+  __device__ Normalizer(const ChannelNumbers& mean, const ChannelNumbers& rstd, const ChannelNumbers& weight,
+                        const ChannelNumbers& bias, std::uint32_t channel)
+      : center(get<C>(mean, channel)),
+        scale(static_cast<C>(get<double>(rstd, channel) * get<double>(weight, channel))),
+        shift(get<C>(bias, channel)) {}
+  __device__ C operator()(C x) const { return (x - center) * scale + shift; }
+};
+
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     normalize_kernel(Channels space, ChannelTensor y, ChannelTensor x, ChannelNumbers mean, ChannelNumbers rstd,
@@ -211,11 +223,9 @@ __global__ void __launch_bounds__(kThreads)
   for (std::uint32_t piece = blockIdx.x; piece < pieces_of(space); piece += gridDim.x) {
     const Part part(space, piece);
     if (!part.exists) continue;
-    const C center = get<C>(mean, part.channel), shift = get<C>(bias, part.channel);
-    const C scale = static_cast<C>(get<double>(rstd, part.channel) * get<double>(weight, part.channel));
+    const Normalizer<C> normalize(mean, rstd, weight, bias, part.channel);
     part.for_each(space, [&](std::uint32_t n, std::uint32_t s) {
-      const C distance = number<C>(at<const T>(x, n, part.channel, s)) - center;
-      const C result = distance * scale + shift;
+      const C result = normalize(number<C>(at<const T>(x, n, part.channel, s)));
       at<T>(y, n, part.channel, s) = converted<T>(result < C(lowest) ? C(lowest) : result);
     });
   }
@@ -229,11 +239,9 @@ __global__ void __launch_bounds__(kThreads)
   for (std::uint32_t piece = blockIdx.x; piece < pieces_of(space); piece += gridDim.x) {
     const Part part(space, piece);
     if (!part.exists) continue;
-    const C center = get<C>(mean, part.channel), shift = get<C>(bias, part.channel);
-    const C scale = static_cast<C>(get<double>(rstd, part.channel) * get<double>(weight, part.channel));
+    const Normalizer<C> normalize(mean, rstd, weight, bias, part.channel);
     part.for_each(space, [&](std::uint32_t n, std::uint32_t s) {
-      const C distance = number<C>(at<const T>(x, n, part.channel, s)) - center;
-      const T result = converted<T>(distance * scale + shift);
+      const T result = converted<T>(normalize(number<C>(at<const T>(x, n, part.channel, s))));
       at<T>(dz, n, part.channel, s) =
           number<C>(result) > C(0) ? at<const T>(dy, n, part.channel, s) : converted<T>(C(0));
     });
